@@ -1,0 +1,464 @@
+//! [`Cache`]: policies behind locks, with one budget.
+
+use std::hash::{BuildHasher, Hash};
+use std::num::NonZero;
+use std::time::Duration;
+
+use hashbrown::DefaultHashBuilder;
+
+use crate::budget::Budget;
+use crate::ghost::Ghost;
+use crate::list::{Class, List};
+use crate::options::Options;
+use crate::policy::{Evicted, HEAT_ORDER, Hit, Inserted, Policy};
+use crate::record::{Charge, Location};
+use crate::refused::Refused;
+use crate::statistics::{RefusedStatistics, Statistics};
+use crate::sync::{AtomicU64, AtomicUsize, Relaxed, RwLock};
+use crate::tenant::Usage;
+
+/// Most shards of a cache.
+pub const SHARDS_MAX: usize = 256;
+
+/// Shards a core, so that two threads seldom meet at one lock.
+const SHARDS_PER_CORE: usize = 4;
+
+/// Least capacity of a shard when the number of shards is chosen by cores, bytes. A policy that
+/// sees a handful of records only learns little.
+const SHARD_BYTES_MIN: u64 = 16 << 20;
+
+/// Most evictions, or records looked at, while one lock is held.
+const BATCH_MAX: usize = 512;
+
+/// Most times that one call makes room, each time at most [`BATCH_MAX`] evictions a shard.
+const ROUNDS_MAX: usize = 1024;
+
+/// A policy and its lock, padded to two cache lines, so that neighbours do not share one.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard<K, V> {
+    policy: RwLock<Policy<K, V>>,
+    /// What the budget knows this shard to take. Changes under the write lock only.
+    charged: AtomicU64,
+}
+
+/// A cache that many threads use at once. Time is an argument, as everywhere in this crate.
+///
+/// A key belongs to one of a power of two of shards, each a [`Policy`] behind a reader-writer
+/// lock. A hit takes the read lock, probes once, stores at most one word and clones the value. An
+/// insertion takes the write lock. No call holds two locks.
+///
+/// The bound on bytes is one for all shards: a shard may hold more than its even share while
+/// others hold less. When the budget is used up, the shard that wants to insert gives first,
+/// unless it holds less than its share; then the others give by turns, those above their share.
+///
+/// Values that leave the cache are dropped outside the locks.
+#[derive(Debug)]
+pub struct Cache<K, V, S = DefaultHashBuilder> {
+    shards: Box<[Shard<K, V>]>,
+    budget: Budget,
+    /// The shard that gives next.
+    turn: AtomicUsize,
+    refused: [AtomicU64; 4],
+    record_overhead: u64,
+    hasher: S,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
+    /// An empty cache with the default hasher, seeded at random.
+    pub fn new(options: &Options) -> Self {
+        Self::with_hasher(options, DefaultHashBuilder::default())
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
+    /// An empty cache. A hasher with a fixed seed makes its choices repeatable.
+    pub fn with_hasher(options: &Options, hasher: S) -> Self {
+        let count = shard_count(options);
+        let share = Options { capacity_bytes: options.capacity_bytes / count as u64, ..*options };
+        let shards: Box<[_]> = (0..count)
+            .map(|_| Shard { policy: RwLock::new(Policy::new(&share)), charged: AtomicU64::new(0) })
+            .collect();
+        let record_overhead = Policy::<K, V>::new(options).record_overhead();
+        Self {
+            shards,
+            budget: Budget::new(options.capacity_bytes),
+            turn: AtomicUsize::new(0),
+            refused: Default::default(),
+            record_overhead,
+            hasher,
+        }
+    }
+
+    // ---- Looking -------------------------------------------------------------------------------
+
+    /// The record's value, if it is resident. Counts as an access at `now`.
+    pub fn get(&self, key: &K, now: Duration) -> Option<V> {
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).policy.read().get(hash, key, now)
+    }
+
+    /// As [`Cache::get`], and tells where the record stands.
+    pub fn hit(&self, key: &K, now: Duration) -> Option<Hit<V>> {
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).policy.read().hit(hash, key, now)
+    }
+
+    /// The record's value, without any effect on the policy.
+    pub fn peek(&self, key: &K) -> Option<V> {
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).policy.read().peek(hash, key)
+    }
+
+    /// Whether the record is resident. No effect on the policy.
+    pub fn contains(&self, key: &K) -> bool {
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).policy.read().contains(hash, key)
+    }
+
+    /// Where the record is and how it got there.
+    pub fn locate(&self, key: &K) -> Option<Location> {
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).policy.read().locate(hash, key)
+    }
+
+    /// The ghost of an evicted record.
+    pub fn ghost(&self, key: &K) -> Option<Ghost> {
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).policy.read().ghost(hash)
+    }
+
+    /// All resident records, hottest first: as [`Policy::by_heat`], with the shards merged by
+    /// relative age. Takes memory for a copy of all keys.
+    pub fn by_heat(&self) -> Vec<(K, Location)> {
+        let mut ranked = Vec::new();
+        for shard in &self.shards {
+            let policy = shard.policy.read();
+            for (tier, list) in HEAT_ORDER.into_iter().enumerate() {
+                let items = policy.newest(list).count();
+                ranked.extend(policy.newest(list).enumerate().map(|(rank, (key, location))| {
+                    (tier, rank as f64 / items as f64, key.clone(), location)
+                }));
+            }
+        }
+        ranked.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        ranked.into_iter().map(|(_, _, key, location)| (key, location)).collect()
+    }
+
+    /// Bound on [`Cache::charged_bytes`].
+    pub fn capacity_bytes(&self) -> u64 {
+        self.budget.capacity()
+    }
+
+    /// Payload, headers, ghosts and index of all shards; see [`Policy`].
+    pub fn charged_bytes(&self) -> u64 {
+        self.budget.charged()
+    }
+
+    /// The most payload bytes that one record may have.
+    pub fn record_bytes_max(&self) -> u64 {
+        (self.budget.capacity() / crate::RECORD_SHARE).saturating_sub(self.record_overhead)
+    }
+
+    /// Sums, counters and targets.
+    pub fn statistics(&self) -> Statistics {
+        let [too_large, no_room, unknown_tenant, full] =
+            self.refused.each_ref().map(|count| count.load(Relaxed));
+        let mut all = Statistics {
+            capacity_bytes: self.budget.capacity(),
+            charged_bytes: self.budget.charged(),
+            refused: RefusedStatistics { too_large, no_room, unknown_tenant, full },
+            ..Statistics::default()
+        };
+        for shard in &self.shards {
+            let policy = shard.policy.read();
+            all.tenant_table_bytes += policy.tenant_table_bytes();
+            all.usage += policy.usage();
+            for (sum, list) in all.ghosts.iter_mut().zip(List::ALL) {
+                let (ghosts, bytes) = policy.ghosts(list);
+                sum.ghosts += ghosts;
+                sum.bytes += bytes;
+            }
+            for (sum, class) in all.mru_targets.iter_mut().zip(Class::ALL) {
+                *sum += policy.targets(class).0 / self.shards.len() as f64;
+            }
+            all.metadata_target += policy.targets(Class::Data).1 / self.shards.len() as f64;
+        }
+        all
+    }
+
+    /// Sums and counters of one tenant.
+    pub fn tenant(&self, tenant: u32) -> Usage {
+        let mut sum = Usage::default();
+        self.shards.iter().for_each(|shard| sum += shard.policy.read().tenant(tenant));
+        sum
+    }
+
+    // ---- Changing ------------------------------------------------------------------------------
+
+    /// Takes a record in and evicts what has to go for it; see [`Policy::insert`].
+    pub fn insert(
+        &self,
+        key: K,
+        value: V,
+        charge: Charge,
+        now: Duration,
+    ) -> Result<Inserted, Refused> {
+        let hash = self.hasher.hash_one(&key);
+        let limit = self.budget.capacity();
+        let checked = Refused::check_tenant(charge.tenant)
+            .and_then(|()| Refused::check_size(charge.bytes, self.record_overhead, limit));
+        if let Err(refused) = checked {
+            return Err(self.refuse(hash, &key, refused));
+        }
+        let mut ghost = None;
+        let mut dead = Vec::new();
+        let mut evicted = Evicted::default();
+        for round in 0..ROUNDS_MAX {
+            let need = {
+                let mut policy = self.shard(hash).policy.write();
+                if round == 0 {
+                    ghost = policy.prepare(hash, &key, &charge, &mut dead);
+                }
+                let growth = |policy: &Policy<K, V>| policy.growth(hash, &key, charge.bytes);
+                match self.reserve(self.shard(hash), &mut policy, growth, &mut evicted, &mut dead) {
+                    Ok(reserved) => {
+                        if let Err(refused) = policy.check_slots() {
+                            self.settle(self.shard(hash), &policy, reserved);
+                            drop(policy);
+                            return Err(self.refuse(hash, &key, refused));
+                        }
+                        let inserted =
+                            policy.admit(hash, key, value, charge, ghost, now, evicted, &mut dead);
+                        self.settle(self.shard(hash), &policy, reserved);
+                        return Ok(inserted);
+                    }
+                    Err(need) => need,
+                }
+            };
+            dead.clear();
+            self.relieve(need, &mut evicted);
+        }
+        let cost = charge.bytes + self.record_overhead;
+        Err(self.refuse(hash, &key, Refused::NoRoom { cost }))
+    }
+
+    /// Replaces a resident record's value; see [`Policy::replace`].
+    pub fn replace(&self, key: &K, value: V, bytes: u64) -> Result<bool, Refused> {
+        let hash = self.hasher.hash_one(key);
+        let limit = self.budget.capacity();
+        if let Err(refused) = Refused::check_size(bytes, self.record_overhead, limit) {
+            return Err(self.refuse(hash, key, refused));
+        }
+        let mut dead = Vec::new();
+        let mut evicted = Evicted::default();
+        for _ in 0..ROUNDS_MAX {
+            let need = {
+                let mut policy = self.shard(hash).policy.write();
+                let growth = |policy: &Policy<K, V>| match policy.contains(hash, key) {
+                    true => policy.growth(hash, key, bytes),
+                    false => 0,
+                };
+                match self.reserve(self.shard(hash), &mut policy, growth, &mut evicted, &mut dead) {
+                    Ok(reserved) => {
+                        let replaced = policy.put(hash, key, value, bytes, &mut dead);
+                        self.settle(self.shard(hash), &policy, reserved);
+                        return Ok(replaced);
+                    }
+                    Err(need) => need,
+                }
+            };
+            dead.clear();
+            self.relieve(need, &mut evicted);
+        }
+        let cost = bytes + self.record_overhead;
+        Err(self.refuse(hash, key, Refused::NoRoom { cost }))
+    }
+
+    /// Takes a record out. It leaves no ghost.
+    pub fn remove(&self, key: &K) -> Option<V> {
+        let hash = self.hasher.hash_one(key);
+        self.remove_hashed(hash, key)
+    }
+
+    /// Marks a record as the first to go; see [`Policy::demote`].
+    pub fn demote(&self, key: &K) -> bool {
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).policy.write().demote(hash, key)
+    }
+
+    /// Keeps the records for which `keep` holds, and returns how many went. Records that are
+    /// inserted meanwhile may or may not be looked at. `keep` must not call the cache.
+    pub fn retain(&self, mut keep: impl FnMut(&K, &Location) -> bool) -> u64 {
+        let mut dead = Vec::new();
+        let mut removed = 0;
+        for shard in &self.shards {
+            let mut cursor = usize::MAX;
+            while cursor > 0 {
+                let mut policy = shard.policy.write();
+                cursor = policy.retain_below(cursor, BATCH_MAX, &mut keep, &mut dead);
+                self.settle(shard, &policy, 0);
+                drop(policy);
+                removed += dead.len() as u64;
+                dead.clear();
+            }
+        }
+        removed
+    }
+
+    /// Changes the bound and shrinks to it before it returns, a batch of records at a time.
+    pub fn set_capacity(&self, capacity_bytes: u64) -> Evicted {
+        self.budget.set_capacity(capacity_bytes);
+        for shard in &self.shards {
+            let mut policy = shard.policy.write();
+            policy.set_share(self.budget.capacity() / self.shards.len() as u64);
+            self.settle(shard, &policy, 0);
+        }
+        let mut evicted = Evicted::default();
+        // Each turn evicts something, and nothing comes in while the budget is exceeded.
+        while !self.budget.fits(0, 0) {
+            let before = evicted.records;
+            self.relieve(0, &mut evicted);
+            if evicted.records == before {
+                break;
+            }
+        }
+        evicted
+    }
+
+    /// Recounts every shard, and the budget. Only for a cache that nobody changes meanwhile.
+    pub fn validate(&self) -> Result<(), String> {
+        let mut sum = 0;
+        for (number, shard) in self.shards.iter().enumerate() {
+            let policy = shard.policy.read();
+            policy.validate().map_err(|why| format!("shard {number}: {why}"))?;
+            let (noted, charged) = (shard.charged.load(Relaxed), policy.charged_bytes());
+            if noted != charged {
+                return Err(format!("shard {number}: noted {noted} bytes, charged {charged}"));
+            }
+            sum += charged;
+        }
+        let (charged, capacity) = (self.budget.charged(), self.budget.capacity());
+        if sum != charged || charged > capacity {
+            return Err(format!("shards {sum} bytes, budget {charged}, capacity {capacity}"));
+        }
+        Ok(())
+    }
+
+    // ---- Room ----------------------------------------------------------------------------------
+
+    /// Reserves what `growth` asks for, and lets the caller's shard give while it holds more than
+    /// its share. `Err` holds what is still needed, and asks for the others to give.
+    fn reserve(
+        &self,
+        shard: &Shard<K, V>,
+        policy: &mut Policy<K, V>,
+        growth: impl Fn(&Policy<K, V>) -> u64,
+        evicted: &mut Evicted,
+        dead: &mut Vec<V>,
+    ) -> Result<u64, u64> {
+        let mut need = growth(policy);
+        if !self.budget.fits(need, 0) {
+            let share = policy.capacity_bytes();
+            let floor = share.saturating_sub(need).max(floor_of(share));
+            self.give(shard, policy, need, floor, evicted, dead);
+            need = growth(policy);
+        }
+        if self.budget.reserve(need) { Ok(need) } else { Err(need) }
+    }
+
+    /// Lets the shards give by turns until `need` fits: first those above their share, then all
+    /// down to a floor. Records may take 1/8 of the capacity and the floors leave 1/4 free, so one
+    /// turn is enough for any record, unless other threads take the room or batches are used up.
+    fn relieve(&self, need: u64, evicted: &mut Evicted) {
+        let start = self.turn.fetch_add(1, Relaxed);
+        let share = self.budget.capacity() / self.shards.len() as u64;
+        let mut dead = Vec::new();
+        for floor in [share, floor_of(share)] {
+            for offset in 0..self.shards.len() {
+                if self.budget.fits(need, 0) {
+                    return;
+                }
+                let shard = &self.shards[start.wrapping_add(offset) % self.shards.len()];
+                if shard.charged.load(Relaxed) > floor {
+                    let mut policy = shard.policy.write();
+                    self.give(shard, &mut policy, need, floor, evicted, &mut dead);
+                    drop(policy);
+                    dead.clear();
+                }
+            }
+        }
+    }
+
+    /// Evicts a batch from one shard: until `need` fits, but not below `floor`.
+    fn give(
+        &self,
+        shard: &Shard<K, V>,
+        policy: &mut Policy<K, V>,
+        need: u64,
+        floor: u64,
+        evicted: &mut Evicted,
+        dead: &mut Vec<V>,
+    ) {
+        let before = shard.charged.load(Relaxed);
+        let gone = policy.evict_while(BATCH_MAX as u64, dead, |policy| {
+            let charged = policy.charged_bytes();
+            charged > floor && !self.budget.fits(need, before.saturating_sub(charged))
+        });
+        evicted.records += gone.records;
+        evicted.bytes += gone.bytes;
+        self.settle(shard, policy, 0);
+    }
+
+    /// Tells the budget what a shard takes, of which `reserved` is charged already. Under the
+    /// shard's write lock.
+    fn settle(&self, shard: &Shard<K, V>, policy: &Policy<K, V>, reserved: u64) {
+        let after = policy.charged_bytes();
+        let before = shard.charged.swap(after, Relaxed);
+        self.budget.settle(before + reserved, after);
+    }
+
+    /// Counts a refusal, and drops what is resident under the key: it is out of date.
+    fn refuse(&self, hash: u64, key: &K, refused: Refused) -> Refused {
+        let reason = match refused {
+            Refused::TooLarge { .. } => 0,
+            Refused::NoRoom { .. } => 1,
+            Refused::UnknownTenant { .. } => 2,
+            Refused::Full { .. } => 3,
+        };
+        self.refused[reason].fetch_add(1, Relaxed);
+        drop(self.remove_hashed(hash, key));
+        refused
+    }
+
+    fn remove_hashed(&self, hash: u64, key: &K) -> Option<V> {
+        let shard = self.shard(hash);
+        let mut policy = shard.policy.write();
+        let value = policy.remove(hash, key);
+        self.settle(shard, &policy, 0);
+        value
+    }
+
+    /// The shard of a hash. The index uses its low bits and its top seven, so take others.
+    fn shard(&self, hash: u64) -> &Shard<K, V> {
+        &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
+    }
+}
+
+/// What a shard keeps when it has to give although it is not above its share.
+const fn floor_of(share: u64) -> u64 {
+    share / 4 * 3
+}
+
+/// A power of two, at most [`SHARDS_MAX`].
+fn shard_count(options: &Options) -> usize {
+    let wanted = options.shards.unwrap_or_else(|| {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let roomy = options.capacity_bytes / SHARD_BYTES_MIN;
+        (cores * SHARDS_PER_CORE).min(usize::try_from(roomy).unwrap_or(usize::MAX))
+    });
+    let count = wanted.clamp(1, SHARDS_MAX).next_power_of_two();
+    // Chosen by cores, rounding up must not make the shards too small.
+    let small = options.capacity_bytes / (count as u64) < SHARD_BYTES_MIN;
+    if options.shards.is_none() && small && count > 1 { count / 2 } else { count }
+}

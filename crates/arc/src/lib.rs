@@ -1,0 +1,48 @@
+//! The RAM level of Warmfront: which records stay in memory, and within how many bytes.
+//!
+//! [`Policy`] is ARC in its clock form, with sizes in bytes, classes for data and metadata, and
+//! ghosts: one single-threaded structure without I/O and without a clock; its module's head
+//! explains the algorithm. [`Cache`] puts policies behind locks and gives them one budget.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use arc::{Cache, Charge, Class, Kind, Options};
+//!
+//! let cache: Cache<u64, Arc<[u8]>> = Cache::new(&Options::new(64 << 20));
+//! let record: Arc<[u8]> = vec![0; 4096].into();
+//! let charge = Charge { bytes: 4096, class: Class::Data, kind: Kind::Demand, tenant: 0 };
+//! let now = Duration::ZERO;
+//! cache.insert(7, record, charge, now)?;
+//! assert_eq!(cache.get(&7, now).map(|record| record.len()), Some(4096));
+//! assert!(cache.charged_bytes() <= cache.capacity_bytes());
+//! # Ok::<(), arc::Refused>(())
+//! ```
+
+mod balance;
+mod budget;
+mod cache;
+mod directory;
+mod ghost;
+mod list;
+mod options;
+pub mod policy;
+mod record;
+mod refused;
+mod slab;
+mod statistics;
+mod sync;
+mod target;
+mod tenant;
+mod touch;
+
+pub use balance::CLASS_FLOOR;
+pub use cache::{Cache, SHARDS_MAX};
+pub use ghost::Ghost;
+pub use list::{Class, List, Queue};
+pub use options::{CORRELATED_WINDOW, Options};
+pub use policy::{Evicted, GHOST_SHARE, HAND_STEPS_MAX, Hit, Inserted, Policy, RECORD_SHARE};
+pub use record::{Charge, Kind, Location};
+pub use refused::Refused;
+pub use statistics::{GhostStatistics, RefusedStatistics, Statistics};
+pub use tenant::{ListStatistics, TENANTS_MAX, Usage};

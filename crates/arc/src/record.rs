@@ -1,0 +1,94 @@
+//! [`Record`]: a resident record, and how it is asked for and described.
+
+use std::time::Duration;
+
+use crate::list::{Class, List};
+use crate::slab::Item;
+use crate::touch::Touch;
+
+/// Why a record is brought in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Somebody reads or writes it.
+    Demand,
+    /// Somebody is expected to read it soon. With its first read it counts as one access.
+    Prefetch,
+    /// An administrator wants it warm. As `Prefetch`, but it does not move the targets.
+    Prime,
+}
+
+/// What a record costs, and who pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Charge {
+    /// Payload bytes. The header is added by the cache.
+    pub bytes: u64,
+    /// What the record holds.
+    pub class: Class,
+    /// Why it is brought in.
+    pub kind: Kind,
+    /// Index of the dataset, below [`crate::TENANTS_MAX`].
+    pub tenant: u32,
+}
+
+/// Where a record is and how it got there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Location {
+    /// The list it stands on.
+    pub list: List,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// When it came into the cache, on the caller's clock, to the millisecond.
+    pub inserted_at: Duration,
+    /// Accesses after the first; a burst counts once; at most 255 are counted.
+    pub hits: u8,
+    /// It was used since the clock's hand last passed.
+    pub referenced: bool,
+    /// It was prefetched or primed, and not yet read.
+    pub prefetched: bool,
+    /// Index of the dataset.
+    pub tenant: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Record<K, V> {
+    pub hash: u64,
+    pub key: K,
+    pub value: V,
+    pub bytes: u64,
+    pub touch: Touch,
+    pub inserted_ms: u64,
+    pub tenant: u32,
+    pub list: List,
+}
+
+impl<K, V> Record<K, V> {
+    pub fn location(&self) -> Location {
+        Location {
+            list: self.list,
+            bytes: self.bytes,
+            inserted_at: Duration::from_millis(self.inserted_ms),
+            hits: self.touch.hits(),
+            referenced: self.touch.referenced(),
+            prefetched: self.touch.prefetched(),
+            tenant: self.tenant,
+        }
+    }
+}
+
+impl<K, V> Item for Record<K, V> {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn list(&self) -> List {
+        self.list
+    }
+
+    fn set_list(&mut self, list: List) {
+        self.list = list;
+    }
+}

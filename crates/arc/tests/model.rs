@@ -1,0 +1,423 @@
+//! The policy in lockstep with a naive model: plain vectors, every sum recounted every time.
+
+use std::time::Duration;
+
+use arc::{CLASS_FLOOR, Charge, Class, Kind, List, Options, Policy, Queue};
+use proptest::prelude::*;
+
+const WINDOW_US: u64 = 62_500;
+
+const fn hash(key: u64) -> u64 {
+    key.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Record {
+    key: u64,
+    value: u64,
+    bytes: u64,
+    tenant: u32,
+    first_us: u64,
+    prefetched: bool,
+    referenced: bool,
+    hits: u8,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Phantom {
+    key: u64,
+    bytes: u64,
+    prefetched: bool,
+}
+
+/// Lists and ghost lists by class and queue, oldest first.
+#[derive(Debug)]
+struct Model {
+    capacity: u64,
+    header: u64,
+    ghost_cost: u64,
+    lists: [[Vec<Record>; 3]; 2],
+    ghosts: [[Vec<Phantom>; 3]; 2],
+    mru_target: [f64; 2],
+    metadata_target: f64,
+}
+
+impl Model {
+    fn new(policy: &Policy<u64, u64>) -> Self {
+        Self {
+            capacity: policy.capacity_bytes(),
+            header: policy.record_overhead(),
+            ghost_cost: policy.ghost_overhead(),
+            lists: Default::default(),
+            ghosts: Default::default(),
+            mru_target: [0.0; 2],
+            metadata_target: 0.25,
+        }
+    }
+
+    fn find(&self, key: u64) -> Option<(usize, usize, usize)> {
+        for class in 0..2 {
+            for queue in 0..3 {
+                if let Some(at) = self.lists[class][queue].iter().position(|r| r.key == key) {
+                    return Some((class, queue, at));
+                }
+            }
+        }
+        None
+    }
+
+    fn live(&self, class: usize, queue: usize) -> u64 {
+        self.lists[class][queue].iter().map(|record| record.bytes + self.header).sum()
+    }
+
+    fn dead(&self, class: usize, queue: usize) -> u64 {
+        self.ghosts[class][queue].iter().map(|ghost| ghost.bytes + self.header).sum()
+    }
+
+    fn class(&self, class: usize) -> u64 {
+        (0..3).map(|queue| self.live(class, queue)).sum()
+    }
+
+    fn ghost_memory(&self) -> u64 {
+        self.ghosts.iter().flatten().map(|ghosts| ghosts.len() as u64 * self.ghost_cost).sum()
+    }
+
+    fn charged(&self) -> u64 {
+        self.class(0) + self.class(1) + self.ghost_memory()
+    }
+
+    fn room(&self) -> u64 {
+        self.capacity.max(self.charged()) - self.ghost_memory()
+    }
+
+    fn share(&self, class: usize) -> u64 {
+        self.room() - self.class(1 - class)
+    }
+
+    fn trim(&mut self) {
+        for class in 0..2 {
+            while self.live(class, 0) + self.dead(class, 0) > self.share(class)
+                && !self.ghosts[class][0].is_empty()
+            {
+                self.ghosts[class][0].remove(0);
+            }
+            while self.class(class) + self.dead(class, 0) + self.dead(class, 1)
+                > 2 * self.share(class)
+            {
+                let queue = if self.ghosts[class][1].is_empty() { 0 } else { 1 };
+                self.ghosts[class][queue].remove(0);
+            }
+        }
+        loop {
+            let all: u64 =
+                (0..2).map(|c| self.class(c) + self.dead(c, 0) + self.dead(c, 1)).sum::<u64>();
+            let bound = self.capacity.max(self.charged());
+            let many = all > 2 * self.room() || self.ghost_memory() > bound / 16;
+            if !many || self.ghosts.iter().flatten().all(Vec::is_empty) {
+                return;
+            }
+            let lists = (0..2).flat_map(|class| (0..3).map(move |queue| (class, queue)));
+            let (class, queue) = lists.max_by_key(|&(c, q)| self.dead(c, q)).unwrap();
+            self.ghosts[class][queue].remove(0);
+        }
+    }
+
+    fn evict(&mut self) {
+        let uncached = (0..2).find(|&class| !self.lists[class][2].is_empty());
+        if let Some(class) = uncached {
+            self.lists[class][2].remove(0);
+            return self.trim();
+        }
+        loop {
+            let (data, metadata) = (self.class(0), self.class(1));
+            let over = metadata as f64 > self.metadata_target * (data + metadata) as f64;
+            let first = usize::from(over);
+            let empty = |class: usize| self.lists[class].iter().all(Vec::is_empty);
+            let class = if empty(first) { 1 - first } else { first };
+            let target = self.mru_target[class] * self.share(class) as f64;
+            let from_mru = self.lists[class][1].is_empty()
+                || !self.lists[class][0].is_empty() && self.live(class, 0) as f64 >= target;
+            let queue = if from_mru { 0 } else { 1 };
+            let mut record = self.lists[class][queue].remove(0);
+            if record.referenced {
+                record.referenced = false;
+                self.lists[class][1].push(record);
+                continue;
+            }
+            let Record { key, bytes, prefetched, .. } = record;
+            self.ghosts[class][queue].push(Phantom { key, bytes, prefetched });
+            return self.trim();
+        }
+    }
+
+    fn get(&mut self, key: u64, now: Duration) -> Option<u64> {
+        let (class, queue, at) = self.find(key)?;
+        let record = &mut self.lists[class][queue][at];
+        let now = now.as_micros() as u64;
+        if record.prefetched {
+            (record.prefetched, record.referenced, record.hits) = (false, false, 0);
+            record.first_us = now;
+        } else if now - record.first_us >= WINDOW_US {
+            record.referenced = true;
+            record.hits = record.hits.saturating_add(1);
+        }
+        Some(record.value)
+    }
+
+    fn insert(&mut self, key: u64, value: u64, charge: Charge, now: Duration) -> bool {
+        let class = charge.class as usize;
+        if charge.bytes + self.header > self.capacity / 8 {
+            self.remove(key);
+            return false;
+        }
+        if let Some((old_class, queue, at)) = self.find(key) {
+            let record = &self.lists[old_class][queue][at];
+            if (old_class, record.tenant) != (class, charge.tenant) {
+                self.lists[old_class][queue].remove(at);
+            }
+        }
+        let ghost = self.recall(key, charge.kind);
+        loop {
+            let growth = match self.find(key) {
+                Some((c, q, at)) => charge.bytes.saturating_sub(self.lists[c][q][at].bytes),
+                None => charge.bytes + self.header,
+            };
+            if self.charged() + growth <= self.capacity {
+                break;
+            }
+            self.evict();
+        }
+        if let Some((c, q, at)) = self.find(key) {
+            let record = &mut self.lists[c][q][at];
+            (record.value, record.bytes) = (value, charge.bytes);
+        } else {
+            self.ghosts.iter_mut().flatten().for_each(|ghosts| ghosts.retain(|g| g.key != key));
+            let demand = charge.kind == Kind::Demand;
+            let (queue, first_us, prefetched) = match ghost {
+                Some((1, _)) => (1, now.as_micros() as u64, !demand),
+                Some((_, false)) if demand => (1, now.as_micros() as u64, false),
+                Some((_, false)) => (0, 0, false),
+                _ => (0, now.as_micros() as u64, !demand),
+            };
+            self.lists[class][queue].push(Record {
+                key,
+                value,
+                bytes: charge.bytes,
+                tenant: charge.tenant,
+                first_us,
+                prefetched,
+                referenced: false,
+                hits: 0,
+            });
+        }
+        self.trim();
+        true
+    }
+
+    /// Takes the ghost, learns, and returns its queue and whether it was prefetched only.
+    fn recall(&mut self, key: u64, kind: Kind) -> Option<(usize, bool)> {
+        for class in 0..2 {
+            for queue in 0..2 {
+                let Some(at) = self.ghosts[class][queue].iter().position(|g| g.key == key) else {
+                    continue;
+                };
+                let hit = (self.ghosts[class][queue][at].bytes + self.header) as f64;
+                let side = |c: usize, q: usize| self.dead(c, q) as f64;
+                let (this, other) = (side(class, queue), side(class, 1 - queue));
+                let step = hit * (other / this.max(1.0)).max(1.0) / self.share(class) as f64;
+                let signed = if queue == 0 { step.min(1.0) } else { -step.min(1.0) };
+                let this = side(class, 0) + side(class, 1);
+                let other = side(1 - class, 0) + side(1 - class, 1);
+                let step = hit * (other / this.max(1.0)).max(1.0) / self.room() as f64;
+                let split =
+                    if class == 1 { step.min(1.0 / 32.0) } else { -(step / 5.0).min(1.0 / 32.0) };
+                if kind != Kind::Prime {
+                    let target = &mut self.mru_target[class];
+                    *target = (*target + signed).clamp(0.0, 1.0);
+                    let split = self.metadata_target + split;
+                    self.metadata_target = split.clamp(CLASS_FLOOR, 1.0 - CLASS_FLOOR);
+                }
+                let prefetched = self.ghosts[class][queue].remove(at).prefetched;
+                return Some((queue, prefetched));
+            }
+        }
+        None
+    }
+
+    fn replace(&mut self, key: u64, value: u64, bytes: u64) {
+        if bytes + self.header > self.capacity / 8 {
+            return self.remove(key);
+        }
+        while let Some((class, queue, at)) = self.find(key) {
+            let record = &mut self.lists[class][queue][at];
+            let growth = bytes.saturating_sub(record.bytes);
+            if growth == 0 {
+                (record.value, record.bytes) = (value, bytes);
+                return self.trim();
+            }
+            if self.charged() + growth <= self.capacity {
+                let record = &mut self.lists[class][queue][at];
+                (record.value, record.bytes) = (value, bytes);
+                return self.trim();
+            }
+            self.evict();
+            if self.find(key).is_none() {
+                // The policy looks for room for a whole record once its own is gone.
+                while self.charged() + bytes + self.header > self.capacity {
+                    self.evict();
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, key: u64) {
+        self.lists.iter_mut().flatten().for_each(|list| list.retain(|r| r.key != key));
+        self.trim();
+    }
+
+    fn demote(&mut self, key: u64) {
+        if let Some((class, queue, at)) = self.find(key) {
+            let record = self.lists[class][queue].remove(at);
+            self.lists[class][2].push(record);
+        }
+    }
+
+    fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        self.trim();
+        while self.charged() > capacity && self.class(0) + self.class(1) > 0 {
+            self.evict();
+        }
+    }
+
+    fn compare(&self, policy: &Policy<u64, u64>) {
+        policy.validate().unwrap();
+        assert_eq!(policy.charged_bytes(), self.charged());
+        assert!(self.charged() <= self.capacity);
+        for list in List::ALL {
+            let (class, queue) = (list.class as usize, list.queue as usize);
+            let mine = self.lists[class][queue].iter().rev();
+            let mine: Vec<_> = mine
+                .map(|r| (r.key, r.bytes, r.tenant, r.prefetched, r.referenced, r.hits))
+                .collect();
+            let theirs: Vec<_> = policy
+                .newest(list)
+                .map(|(k, l)| (*k, l.bytes, l.tenant, l.prefetched, l.referenced, l.hits))
+                .collect();
+            assert_eq!(theirs, mine, "{list:?}");
+            let mine: Vec<_> =
+                self.ghosts[class][queue].iter().rev().map(|g| (g.bytes, g.prefetched)).collect();
+            let theirs: Vec<_> = policy
+                .newest_ghosts(list)
+                .map(|ghost| (u64::from(ghost.bytes), ghost.prefetched))
+                .collect();
+            assert_eq!(theirs, mine, "ghosts of {list:?}");
+            for ghost in &self.ghosts[class][queue] {
+                assert_eq!(policy.ghost(hash(ghost.key)).map(|ghost| ghost.list), Some(list));
+            }
+        }
+        for class in Class::ALL {
+            let (mru, metadata) = policy.targets(class);
+            assert!((mru - self.mru_target[class as usize]).abs() < 1e-9);
+            assert!((metadata - self.metadata_target).abs() < 1e-9);
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Get(u64),
+    Insert(u64, Charge),
+    Replace(u64, u64),
+    Remove(u64),
+    Demote(u64),
+    SetCapacity(u64),
+    DropTenant(u32),
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let key = || prop_oneof![3 => 0..12u64, 2 => 12..80u64];
+    let kind = prop_oneof![
+        6 => Just(Kind::Demand),
+        2 => Just(Kind::Prefetch),
+        1 => Just(Kind::Prime)
+    ];
+    let charge = (0..1400u64, kind, 0..3u32, 0..50u8);
+    let insert = (key(), charge).prop_map(|(key, (bytes, kind, tenant, odd))| {
+        // Nearly always a key has one class and one tenant.
+        let class = if (key % 3 == 0) != (odd == 0) { Class::Metadata } else { Class::Data };
+        let tenant = if odd == 1 { tenant } else { (key % 3) as u32 };
+        Step::Insert(key, Charge { bytes, class, kind, tenant })
+    });
+    let step = prop_oneof![
+        40 => key().prop_map(Step::Get),
+        40 => insert,
+        5 => (key(), 0..1400u64).prop_map(|(key, bytes)| Step::Replace(key, bytes)),
+        3 => key().prop_map(Step::Remove),
+        3 => key().prop_map(Step::Demote),
+        1 => (0..20_000u64).prop_map(Step::SetCapacity),
+        1 => (0..3u32).prop_map(Step::DropTenant),
+        10 => (0..100u64).prop_map(Step::Wait),
+    ];
+    prop::collection::vec(step, 1..400)
+}
+
+fn run(charge_overhead: bool, steps: Vec<Step>) {
+    let options = Options { charge_overhead, ..Options::new(10_000) };
+    let mut policy = Policy::<u64, u64>::new(&options);
+    let mut model = Model::new(&policy);
+    let mut now = Duration::from_secs(1);
+    let mut dead = Vec::new();
+    for (version, step) in (0u64..).zip(steps) {
+        match step {
+            Step::Get(key) => {
+                assert_eq!(policy.get(hash(key), &key, now), model.get(key, now));
+            }
+            Step::Insert(key, charge) => {
+                let done = policy.insert(hash(key), key, version, charge, now, &mut dead);
+                assert_eq!(done.is_ok(), model.insert(key, version, charge, now));
+            }
+            Step::Replace(key, bytes) => {
+                let done = policy.replace(hash(key), &key, version, bytes, &mut dead);
+                model.replace(key, version, bytes);
+                assert_eq!(done == Ok(true), model.find(key).is_some());
+            }
+            Step::Remove(key) => {
+                let was = model.find(key).is_some();
+                assert_eq!(policy.remove(hash(key), &key).is_some(), was);
+                model.remove(key);
+            }
+            Step::Demote(key) => {
+                assert_eq!(policy.demote(hash(key), &key), model.find(key).is_some());
+                model.demote(key);
+            }
+            Step::SetCapacity(capacity) => {
+                policy.set_capacity(capacity, &mut dead);
+                model.set_capacity(capacity);
+            }
+            Step::DropTenant(tenant) => {
+                policy.retain(|_, location| location.tenant != tenant, &mut dead);
+                model.lists.iter_mut().flatten().for_each(|l| l.retain(|r| r.tenant != tenant));
+                model.trim();
+            }
+            Step::Wait(ms) => now += Duration::from_millis(ms),
+        }
+        model.compare(&policy);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn lockstep(charge_overhead: bool, steps in steps()) {
+        run(charge_overhead, steps);
+    }
+}
+
+#[test]
+fn queue_order_is_what_the_model_assumes() {
+    assert_eq!(Queue::ALL.map(|queue| queue as usize), [0, 1, 2]);
+    assert_eq!(Class::ALL.map(|class| class as usize), [0, 1]);
+}
