@@ -1,0 +1,65 @@
+use rustix::io::Errno;
+
+/// The result of a call to an origin.
+pub type Result<T> = std::result::Result<T, OriginError>;
+
+/// Why an origin could not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OriginError {
+    /// The operating system below the origin refused the call.
+    #[error("{operation}: {errno}")]
+    System {
+        /// What was attempted, as a verb: "open", "read", "rename".
+        operation: &'static str,
+        /// The errno that came back.
+        errno: Errno,
+    },
+    /// The name that led to the object now leads to another object, or to none.
+    #[error("{operation}: the object has been replaced or moved behind our back")]
+    Stale {
+        /// What was attempted.
+        operation: &'static str,
+    },
+    /// The origin as a whole is gone or does not answer. Nothing can be concluded about names.
+    #[error("{operation}: the origin is unreachable")]
+    Unreachable {
+        /// What was attempted.
+        operation: &'static str,
+    },
+    /// The origin has no such operation.
+    #[error("{operation}: not supported by this origin")]
+    Unsupported {
+        /// What was attempted.
+        operation: &'static str,
+    },
+}
+
+impl OriginError {
+    /// An error of the system below, for use with `map_err`.
+    pub fn system(operation: &'static str) -> impl FnOnce(Errno) -> OriginError {
+        move |errno| OriginError::System { operation, errno }
+    }
+
+    /// The answer that a name does not exist.
+    pub fn not_found(operation: &'static str) -> OriginError {
+        OriginError::System { operation, errno: Errno::NOENT }
+    }
+
+    /// The answer that an object has no extended attribute of a name.
+    pub fn no_attribute(operation: &'static str) -> OriginError {
+        OriginError::System { operation, errno: Errno::NODATA }
+    }
+
+    /// Whether the object has no extended attribute of that name.
+    pub fn is_no_attribute(&self) -> bool {
+        matches!(self, OriginError::System { errno: Errno::NODATA, .. })
+    }
+
+    /// Whether the origin itself has said that the name does not exist.
+    ///
+    /// An unreachable origin never looks like this, so the answer may be cached.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, OriginError::System { errno: Errno::NOENT, .. })
+    }
+}

@@ -1,0 +1,230 @@
+mod contents;
+mod file;
+mod state;
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::origin::now;
+use crate::{
+    Attributes, Caller, Capabilities, Created, DirectoryEntry, Entry, Kind, Node, NodeKind,
+    ObjectId, OpenMode, Origin, OriginError, OriginFile, RenameFlags, Result, SetAttributes,
+    SpaceUsage, Task, XattrMode,
+};
+use contents::Contents;
+use file::MemoryFile;
+use state::{Body, ROOT, State};
+
+/// An origin in memory, for tests: complete, and quick enough that nothing else is measured.
+///
+/// Objects are found by id whatever their names do, and ids never come back; an object without a
+/// name and without an open file is [`Stale`](crate::OriginError::Stale). Permissions are kept and
+/// not checked. Each change takes a new time, one nanosecond after the last one, so that runs are
+/// alike; reading leaves the time of access alone.
+#[derive(Debug, Clone)]
+pub struct MemoryOrigin {
+    state: Arc<Mutex<State>>,
+}
+
+impl MemoryOrigin {
+    /// An origin that holds an empty top directory with permissions `0o755`.
+    pub fn new() -> MemoryOrigin {
+        MemoryOrigin { state: Arc::new(Mutex::new(State::new())) }
+    }
+
+    /// Runs a call under the lock.
+    fn call<'a, T: 'a>(
+        &'a self,
+        operation: &'static str,
+        call: impl FnOnce(&mut State) -> rustix::io::Result<T> + Send + 'a,
+    ) -> Task<'a, T> {
+        now(move || call(&mut self.state.lock()).map_err(|errno| error(operation, errno)))
+    }
+
+    fn make_file(&self, node: Node<'_>, name: Option<&OsStr>, mode: OpenMode) -> Result<Created> {
+        let body = Body::File(Contents::default());
+        let entry = self
+            .state
+            .lock()
+            .make(node.parent, name, body, node.permissions, node.caller)
+            .map_err(|errno| error("create", errno))?;
+        let file = MemoryFile::new(&self.state, entry.object, mode);
+        Ok(Created { entry, file: Arc::new(file) })
+    }
+
+    fn make<'a>(&'a self, operation: &'static str, node: Node<'a>, body: Body) -> Task<'a, Entry> {
+        self.call(operation, move |state| {
+            state.make(node.parent, Some(node.name), body, node.permissions, node.caller)
+        })
+    }
+}
+
+impl Default for MemoryOrigin {
+    fn default() -> MemoryOrigin {
+        MemoryOrigin::new()
+    }
+}
+
+fn error(operation: &'static str, errno: Errno) -> OriginError {
+    match errno {
+        Errno::STALE => OriginError::Stale { operation },
+        errno => OriginError::System { operation, errno },
+    }
+}
+
+impl Origin for MemoryOrigin {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::LINKS | Capabilities::XATTRS | Capabilities::WRITE | Capabilities::OWNERSHIP
+    }
+
+    fn root(&self) -> Task<'_, Entry> {
+        self.call("stat origin", |state| {
+            Ok(Entry { object: ROOT, attributes: state.attributes(ROOT)? })
+        })
+    }
+
+    fn lookup<'a>(&'a self, parent: ObjectId, name: &'a OsStr) -> Task<'a, Entry> {
+        self.call("lookup", move |state| state.lookup(parent, name))
+    }
+
+    fn remember(&self, _parent: ObjectId, _name: &OsStr, _entry: &Entry) {}
+
+    fn forget(&self, _object: ObjectId, _count: u64) {}
+
+    fn attributes(&self, object: ObjectId) -> Task<'_, Attributes> {
+        self.call("stat", move |state| state.attributes(object))
+    }
+
+    fn set_attributes(&self, object: ObjectId, change: SetAttributes) -> Task<'_, Attributes> {
+        self.call("set attributes", move |state| state.set_attributes(object, change))
+    }
+
+    fn list(&self, object: ObjectId) -> Task<'_, Vec<DirectoryEntry>> {
+        self.call("list", move |state| state.list(object))
+    }
+
+    fn read_link(&self, object: ObjectId) -> Task<'_, OsString> {
+        self.call("read link", move |state| state.read_link(object))
+    }
+
+    fn open(&self, object: ObjectId, mode: OpenMode) -> Task<'_, Arc<dyn OriginFile>> {
+        now(move || {
+            let file = {
+                let mut state = self.state.lock();
+                state.contents(object).map_err(|errno| error("open", errno))?;
+                if mode.truncate {
+                    let truncate = |contents: &mut Contents| {
+                        contents.resize(0);
+                        Ok(())
+                    };
+                    state
+                        .change_contents(object, truncate)
+                        .map_err(|errno| error("open", errno))?;
+                }
+                drop(state);
+                MemoryFile::new(&self.state, object, mode)
+            };
+            Ok(Arc::new(file) as Arc<dyn OriginFile>)
+        })
+    }
+
+    fn create<'a>(&'a self, node: Node<'a>, mode: OpenMode) -> Task<'a, Created> {
+        now(move || self.make_file(node, Some(node.name), mode))
+    }
+
+    fn create_unnamed<'a>(
+        &'a self,
+        parent: ObjectId,
+        permissions: u32,
+        caller: Caller,
+        mode: OpenMode,
+    ) -> Task<'a, Created> {
+        let node = Node { parent, name: OsStr::new(""), permissions, caller };
+        now(move || self.make_file(node, None, mode))
+    }
+
+    fn make_directory<'a>(&'a self, node: Node<'a>) -> Task<'a, Entry> {
+        let body = Body::Directory { names: BTreeMap::new(), parent: node.parent };
+        self.make("make directory", node, body)
+    }
+
+    fn make_node<'a>(&'a self, node: Node<'a>, kind: NodeKind) -> Task<'a, Entry> {
+        let body = match kind {
+            NodeKind::File => Body::File(Contents::default()),
+            NodeKind::Fifo => Body::Special { kind: Kind::Fifo, device: 0 },
+            NodeKind::Socket => Body::Special { kind: Kind::Socket, device: 0 },
+            NodeKind::CharacterDevice(device) => {
+                Body::Special { kind: Kind::CharacterDevice, device }
+            }
+            NodeKind::BlockDevice(device) => Body::Special { kind: Kind::BlockDevice, device },
+        };
+        self.make("make node", node, body)
+    }
+
+    fn symlink<'a>(&'a self, node: Node<'a>, target: &'a OsStr) -> Task<'a, Entry> {
+        self.make("symlink", node, Body::Symlink(target.to_owned()))
+    }
+
+    fn link<'a>(&'a self, object: ObjectId, parent: ObjectId, name: &'a OsStr) -> Task<'a, Entry> {
+        self.call("link", move |state| state.link(object, parent, name))
+    }
+
+    fn unlink<'a>(&'a self, parent: ObjectId, name: &'a OsStr) -> Task<'a, ()> {
+        self.call("unlink", move |state| state.unlink(parent, name))
+    }
+
+    fn remove_directory<'a>(&'a self, parent: ObjectId, name: &'a OsStr) -> Task<'a, ()> {
+        self.call("remove directory", move |state| state.remove_directory(parent, name))
+    }
+
+    fn rename<'a>(
+        &'a self,
+        parent: ObjectId,
+        name: &'a OsStr,
+        new_parent: ObjectId,
+        new_name: &'a OsStr,
+        flags: RenameFlags,
+    ) -> Task<'a, ()> {
+        self.call("rename", move |state| {
+            state.rename((parent, name), (new_parent, new_name), flags)
+        })
+    }
+
+    fn xattr<'a>(&'a self, object: ObjectId, name: &'a OsStr) -> Task<'a, Vec<u8>> {
+        self.call("get xattr", move |state| state.xattr(object, name))
+    }
+
+    fn xattrs(&self, object: ObjectId) -> Task<'_, Vec<OsString>> {
+        self.call("list xattrs", move |state| state.xattrs(object))
+    }
+
+    fn set_xattr<'a>(
+        &'a self,
+        object: ObjectId,
+        name: &'a OsStr,
+        value: &'a [u8],
+        mode: XattrMode,
+    ) -> Task<'a, ()> {
+        self.call("set xattr", move |state| state.set_xattr(object, name, value, mode))
+    }
+
+    fn remove_xattr<'a>(&'a self, object: ObjectId, name: &'a OsStr) -> Task<'a, ()> {
+        self.call("remove xattr", move |state| state.remove_xattr(object, name))
+    }
+
+    fn sync_directory(&self, object: ObjectId) -> Task<'_, ()> {
+        self.call("sync directory", move |state| state.list(object).map(drop))
+    }
+
+    fn sync(&self) -> Task<'_, ()> {
+        now(|| Ok(()))
+    }
+
+    fn space(&self) -> Task<'_, SpaceUsage> {
+        self.call("statfs", |state| Ok(state.space()))
+    }
+}

@@ -1,0 +1,183 @@
+use std::io::IoSliceMut;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::contents::Contents;
+use super::state::{State, is_too_far};
+use crate::origin::now;
+use crate::{
+    Allocation, Attributes, ObjectId, OpenMode, OriginError, OriginFile, Result, SeekFrom,
+    SetAttributes, Task,
+};
+
+/// An open file in memory. Its object lives at least as long.
+pub(super) struct MemoryFile {
+    state: Arc<Mutex<State>>,
+    object: ObjectId,
+    mode: OpenMode,
+}
+
+impl MemoryFile {
+    /// Counts an open file of an object that is a regular file.
+    pub fn new(state: &Arc<Mutex<State>>, object: ObjectId, mode: OpenMode) -> MemoryFile {
+        state.lock().opened(object);
+        MemoryFile { state: state.clone(), object, mode }
+    }
+
+    fn change<'a, T: 'a>(
+        &'a self,
+        operation: &'static str,
+        call: impl FnOnce(&mut Contents) -> rustix::io::Result<T> + Send + 'a,
+    ) -> Task<'a, T> {
+        now(move || {
+            if !self.mode.write {
+                return Err(OriginError::System { operation, errno: Errno::BADF });
+            }
+            let mut state = self.state.lock();
+            state.change_contents(self.object, call).map_err(OriginError::system(operation))
+        })
+    }
+
+    fn look<T>(
+        &self,
+        operation: &'static str,
+        call: impl FnOnce(&Contents) -> rustix::io::Result<T>,
+    ) -> Result<T> {
+        let state = self.state.lock();
+        state.contents(self.object).and_then(call).map_err(OriginError::system(operation))
+    }
+}
+
+impl OriginFile for MemoryFile {
+    fn read<'a>(&'a self, offset: u64, buffers: &'a mut [IoSliceMut<'_>]) -> Task<'a, usize> {
+        Box::pin(async move {
+            if !self.mode.read {
+                return Err(OriginError::System { operation: "read", errno: Errno::BADF });
+            }
+            self.look("read", |contents| {
+                let mut done = 0;
+                for buffer in buffers {
+                    let read = contents.read(offset.saturating_add(done as u64), buffer);
+                    done += read;
+                    if read < buffer.len() {
+                        break;
+                    }
+                }
+                Ok(done)
+            })
+        })
+    }
+
+    fn write<'a>(&'a self, offset: u64, data: &'a [u8]) -> Task<'a, ()> {
+        self.change("write", move |contents| {
+            is_too_far(offset, data.len() as u64)?;
+            contents.write(offset, data);
+            Ok(())
+        })
+    }
+
+    fn append<'a>(&'a self, data: &'a [u8]) -> Task<'a, u64> {
+        self.change("append", move |contents| {
+            let offset = contents.size();
+            is_too_far(offset, data.len() as u64)?;
+            contents.write(offset, data);
+            Ok(offset)
+        })
+    }
+
+    fn sync(&self, _data_only: bool) -> Task<'_, ()> {
+        now(|| Ok(()))
+    }
+
+    fn attributes(&self) -> Task<'_, Attributes> {
+        now(|| self.state.lock().attributes(self.object).map_err(OriginError::system("stat")))
+    }
+
+    fn set_attributes(&self, change: SetAttributes) -> Task<'_, Attributes> {
+        now(move || {
+            let set = self.state.lock().set_attributes(self.object, change);
+            set.map_err(OriginError::system("set attributes"))
+        })
+    }
+
+    fn allocate(&self, allocation: Allocation) -> Task<'_, ()> {
+        self.change("allocate", move |contents| {
+            let Allocation { mode, offset, length } = allocation;
+            is_too_far(offset, length)?;
+            if length == 0 {
+                return Err(Errno::INVAL);
+            }
+            let mode = FallocateFlags::from_bits_retain(mode);
+            let keep = mode.contains(FallocateFlags::KEEP_SIZE);
+            match mode.difference(FallocateFlags::KEEP_SIZE) {
+                FallocateFlags::PUNCH_HOLE if keep => contents.punch(offset, length),
+                FallocateFlags::ZERO_RANGE => contents.punch(offset, length),
+                rest if rest.is_empty() => {}
+                _ => return Err(Errno::OPNOTSUPP),
+            }
+            if !keep && offset + length > contents.size() {
+                contents.resize(offset + length);
+            }
+            Ok(())
+        })
+    }
+
+    fn seek(&self, from: SeekFrom) -> Task<'_, u64> {
+        now(move || {
+            self.look("seek", |contents| {
+                let found = match from {
+                    SeekFrom::Data(offset) => contents.next_data(offset),
+                    SeekFrom::Hole(offset) => contents.next_hole(offset),
+                };
+                found.ok_or(Errno::NXIO)
+            })
+        })
+    }
+
+    fn copy_from<'a>(
+        &'a self,
+        source: &'a dyn OriginFile,
+        source_offset: u64,
+        offset: u64,
+        length: u64,
+    ) -> Task<'a, u64> {
+        const COPY: &str = "copy range";
+        /// Most bytes that one call copies.
+        const LENGTH_MAX: u64 = 1 << 20;
+        let source = source.as_any().downcast_ref::<MemoryFile>();
+        let Some(source) = source.filter(|source| Arc::ptr_eq(&source.state, &self.state)) else {
+            return now(|| Err(OriginError::Unsupported { operation: COPY }));
+        };
+        let overlaps = source.object == self.object
+            && source_offset < offset.saturating_add(length)
+            && offset < source_offset.saturating_add(length);
+        if overlaps || !source.mode.read {
+            let errno = if overlaps { Errno::INVAL } else { Errno::BADF };
+            return now(move || Err(OriginError::System { operation: COPY, errno }));
+        }
+        Box::pin(async move {
+            let mut data = vec![0; length.min(LENGTH_MAX) as usize];
+            let read = source.look(COPY, |contents| Ok(contents.read(source_offset, &mut data)))?;
+            data.truncate(read);
+            self.change(COPY, move |contents| {
+                is_too_far(offset, data.len() as u64)?;
+                contents.write(offset, &data);
+                Ok(data.len() as u64)
+            })
+            .await
+        })
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        self.state.lock().closed(self.object);
+    }
+}

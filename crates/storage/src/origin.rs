@@ -1,0 +1,349 @@
+use std::ffi::{OsStr, OsString};
+use std::future::Future;
+use std::io::IoSliceMut;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::{Attributes, Kind, Result, SetAttributes};
+
+/// A call under way at an origin.
+pub type Task<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// A wait that cannot fail.
+pub type Wait<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// A task that does its whole work when it is first polled.
+pub(crate) fn now<'a, T>(call: impl FnOnce() -> Result<T> + Send + 'a) -> Task<'a, T> {
+    Box::pin(async move { call() })
+}
+
+/// Names one object of an origin for as long as the origin exists.
+///
+/// For a directory it is the inode number (objects on other file systems mounted below it get ids
+/// of their own), so that it is the same again after a restart and on another machine. The id of a
+/// deleted object may come back for a new one: the new one's [`Validator`](crate::Validator)
+/// differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId(pub u64);
+
+bitflags::bitflags! {
+    /// What an origin can do beyond reading and writing whole objects.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Capabilities: u32 {
+        /// Hard links.
+        const LINKS = 1 << 0;
+        /// Extended attributes.
+        const XATTRS = 1 << 1;
+        /// Objects can be changed in place.
+        const WRITE = 1 << 2;
+        /// Reads bypass the kernel's page cache (`O_DIRECT`).
+        const DIRECT = 1 << 3;
+        /// The call's user becomes the owner of what is created.
+        const OWNERSHIP = 1 << 4;
+    }
+}
+
+/// On whose behalf an object is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// File mode creation mask; ignored where the directory has a default ACL.
+    pub umask: u32,
+}
+
+/// An object as a look-up found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Which object.
+    pub object: ObjectId,
+    /// Its attributes at that moment.
+    pub attributes: Attributes,
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// The name; never `.` or `..`.
+    pub name: OsString,
+    /// The object's id, as `d_ino` tells it. Zero where the listing does not say.
+    pub object: ObjectId,
+    /// The object's type, where the listing says it.
+    pub kind: Option<Kind>,
+}
+
+/// A file that was created and opened in one step.
+pub struct Created {
+    /// The new object.
+    pub entry: Entry,
+    /// The open file.
+    pub file: Arc<dyn OriginFile>,
+}
+
+/// What `make_node` makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeKind {
+    /// Empty regular file.
+    File,
+    /// Named pipe.
+    Fifo,
+    /// Unix domain socket.
+    Socket,
+    /// Character device with this device number.
+    CharacterDevice(u64),
+    /// Block device with this device number.
+    BlockDevice(u64),
+}
+
+/// A name to be made in a directory.
+#[derive(Debug, Clone, Copy)]
+pub struct Node<'a> {
+    /// The directory.
+    pub parent: ObjectId,
+    /// The new name.
+    pub name: &'a OsStr,
+    /// Permission bits before the mask, `0o7777` at most.
+    pub permissions: u32,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenMode {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// Cut to zero bytes on opening.
+    pub truncate: bool,
+    /// Bypass the kernel's page cache for reads, where the origin can.
+    pub direct: bool,
+    /// Each write is durable when it returns (`O_SYNC`; `O_DSYNC` is served as well by it).
+    pub sync: bool,
+}
+
+bitflags::bitflags! {
+    /// How a rename treats what is there.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct RenameFlags: u32 {
+        /// Fail with `EEXIST` when the new name exists.
+        const NO_REPLACE = 1;
+        /// Swap the two names.
+        const EXCHANGE = 2;
+        /// Leave a whiteout under the old name.
+        const WHITEOUT = 4;
+    }
+}
+
+/// What `allocate` does with a range: the modes of `fallocate(2)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allocation {
+    /// The mode bits of `fallocate(2)`, passed through unchanged.
+    pub mode: u32,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub length: u64,
+}
+
+/// What `seek` looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeekFrom {
+    /// The next data at or after the offset (`SEEK_DATA`).
+    Data(u64),
+    /// The next hole at or after the offset (`SEEK_HOLE`).
+    Hole(u64),
+}
+
+/// How an extended attribute is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Create or replace.
+    Any,
+    /// Fail with `EEXIST` when it exists.
+    Create,
+    /// Fail with `ENODATA` when it does not.
+    Replace,
+}
+
+/// What `statfs` tells of an origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpaceUsage {
+    /// Bytes in a block, the unit of the counts below.
+    pub block_size: u32,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Blocks free.
+    pub blocks_free: u64,
+    /// Blocks free for ordinary users.
+    pub blocks_available: u64,
+    /// Objects in all.
+    pub files: u64,
+    /// Objects that can still be made.
+    pub files_free: u64,
+    /// Longest name in bytes.
+    pub name_length_max: u32,
+}
+
+/// The slow storage in front of which a pool stands.
+///
+/// Objects are named by [`ObjectId`]s that come out of [`root`](Origin::root),
+/// [`lookup`](Origin::lookup) and the calls that create. Each of these counts one reference, which
+/// [`forget`](Origin::forget) gives back; an id without references may be unknown to later calls.
+///
+/// Every call may fail with [`OriginError`](crate::OriginError). A name that does not exist is
+/// `ENOENT` only when the origin is known to be there.
+pub trait Origin: Send + Sync {
+    /// What this origin can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The top directory. Counts a reference.
+    fn root(&self) -> Task<'_, Entry>;
+
+    /// Finds `name` in the directory `parent`. Counts a reference.
+    fn lookup<'a>(&'a self, parent: ObjectId, name: &'a OsStr) -> Task<'a, Entry>;
+
+    /// Counts a reference to an object that an earlier look-up found as `name` in `parent`,
+    /// without asking whether it is still there.
+    ///
+    /// Later calls on the object fail with [`Stale`](crate::OriginError::Stale) when it is not.
+    fn remember(&self, parent: ObjectId, name: &OsStr, entry: &Entry);
+
+    /// Gives back `count` references to `object`.
+    fn forget(&self, object: ObjectId, count: u64);
+
+    /// Present attributes of `object`.
+    ///
+    /// Fails with [`Stale`](crate::OriginError::Stale) when the name it was found under now leads
+    /// to another object.
+    fn attributes(&self, object: ObjectId) -> Task<'_, Attributes>;
+
+    /// Changes attributes and returns the new ones.
+    fn set_attributes(&self, object: ObjectId, change: SetAttributes) -> Task<'_, Attributes>;
+
+    /// All names in the directory `object`, without `.` and `..`, in the origin's order.
+    fn list(&self, object: ObjectId) -> Task<'_, Vec<DirectoryEntry>>;
+
+    /// The target of a symbolic link.
+    fn read_link(&self, object: ObjectId) -> Task<'_, OsString>;
+
+    /// Opens a regular file.
+    fn open(&self, object: ObjectId, mode: OpenMode) -> Task<'_, Arc<dyn OriginFile>>;
+
+    /// Creates and opens a regular file; fails with `EEXIST` when the name exists.
+    fn create<'a>(&'a self, node: Node<'a>, mode: OpenMode) -> Task<'a, Created>;
+
+    /// Creates and opens a file without a name in the directory `parent` (`O_TMPFILE`).
+    fn create_unnamed<'a>(
+        &'a self,
+        parent: ObjectId,
+        permissions: u32,
+        caller: Caller,
+        mode: OpenMode,
+    ) -> Task<'a, Created>;
+
+    /// Makes a directory.
+    fn make_directory<'a>(&'a self, node: Node<'a>) -> Task<'a, Entry>;
+
+    /// Makes a special file or an empty regular one.
+    fn make_node<'a>(&'a self, node: Node<'a>, kind: NodeKind) -> Task<'a, Entry>;
+
+    /// Makes a symbolic link to `target`. The permissions of `node` are ignored.
+    fn symlink<'a>(&'a self, node: Node<'a>, target: &'a OsStr) -> Task<'a, Entry>;
+
+    /// Makes a further name for `object`. Counts a reference.
+    fn link<'a>(&'a self, object: ObjectId, parent: ObjectId, name: &'a OsStr) -> Task<'a, Entry>;
+
+    /// Removes a name that is not a directory's.
+    fn unlink<'a>(&'a self, parent: ObjectId, name: &'a OsStr) -> Task<'a, ()>;
+
+    /// Removes an empty directory.
+    fn remove_directory<'a>(&'a self, parent: ObjectId, name: &'a OsStr) -> Task<'a, ()>;
+
+    /// Moves a name.
+    fn rename<'a>(
+        &'a self,
+        parent: ObjectId,
+        name: &'a OsStr,
+        new_parent: ObjectId,
+        new_name: &'a OsStr,
+        flags: RenameFlags,
+    ) -> Task<'a, ()>;
+
+    /// The value of an extended attribute.
+    fn xattr<'a>(&'a self, object: ObjectId, name: &'a OsStr) -> Task<'a, Vec<u8>>;
+
+    /// The names of all extended attributes.
+    fn xattrs(&self, object: ObjectId) -> Task<'_, Vec<OsString>>;
+
+    /// Sets an extended attribute.
+    fn set_xattr<'a>(
+        &'a self,
+        object: ObjectId,
+        name: &'a OsStr,
+        value: &'a [u8],
+        mode: XattrMode,
+    ) -> Task<'a, ()>;
+
+    /// Removes an extended attribute.
+    fn remove_xattr<'a>(&'a self, object: ObjectId, name: &'a OsStr) -> Task<'a, ()>;
+
+    /// Makes a directory's names durable.
+    fn sync_directory(&self, object: ObjectId) -> Task<'_, ()>;
+
+    /// Makes everything durable that was changed through this origin.
+    fn sync(&self) -> Task<'_, ()>;
+
+    /// Space in all and free.
+    fn space(&self) -> Task<'_, SpaceUsage>;
+}
+
+/// An open regular file of an origin.
+pub trait OriginFile: Send + Sync {
+    /// Reads at `offset` into `buffers` until they are full or the file ends, and returns the
+    /// number of bytes read. A short count means the end of the file, never an interruption.
+    ///
+    /// With [`Capabilities::DIRECT`] the offset, the buffers' addresses and their lengths are
+    /// multiples of 4096; anything else is read through the page cache.
+    fn read<'a>(&'a self, offset: u64, buffers: &'a mut [IoSliceMut<'_>]) -> Task<'a, usize>;
+
+    /// Writes all of `data` at `offset`. On an error nothing is known about the range.
+    fn write<'a>(&'a self, offset: u64, data: &'a [u8]) -> Task<'a, ()>;
+
+    /// Appends all of `data` and returns the offset at which it landed, in one atomic step.
+    fn append<'a>(&'a self, data: &'a [u8]) -> Task<'a, u64>;
+
+    /// Makes the contents durable, with the attributes unless `data_only`.
+    fn sync(&self, data_only: bool) -> Task<'_, ()>;
+
+    /// Present attributes, also of a file that has no name any more.
+    fn attributes(&self) -> Task<'_, Attributes>;
+
+    /// Changes attributes, also of a file that has no name any more, and returns the new ones.
+    fn set_attributes(&self, change: SetAttributes) -> Task<'_, Attributes>;
+
+    /// Reserves, releases or moves space: `fallocate(2)`.
+    fn allocate(&self, allocation: Allocation) -> Task<'_, ()>;
+
+    /// Finds data or a hole. Fails with `ENXIO` past the end.
+    fn seek(&self, from: SeekFrom) -> Task<'_, u64>;
+
+    /// Copies up to `length` bytes from `source` at `source_offset` to this file at `offset`
+    /// within the origin, and returns how many.
+    ///
+    /// Fails with [`Unsupported`](crate::OriginError::Unsupported) when `source` is of another
+    /// origin.
+    fn copy_from<'a>(
+        &'a self,
+        source: &'a dyn OriginFile,
+        source_offset: u64,
+        offset: u64,
+        length: u64,
+    ) -> Task<'a, u64>;
+
+    /// This file as itself, so that [`copy_from`](OriginFile::copy_from) can recognise its own.
+    fn as_any(&self) -> &dyn std::any::Any;
+}
