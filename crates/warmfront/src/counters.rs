@@ -1,0 +1,96 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Declares the counters once: variant, name as printed, meaning.
+macro_rules! counters {
+    ($($(#[doc = $help:literal])+ $variant:ident = $name:literal,)+) => {
+        /// What is counted for each dataset. Names are those of OpenZFS's arcstats where the
+        /// meaning is equal.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Counter {
+            $($(#[doc = $help])+ $variant,)+
+        }
+
+        /// Name and meaning of each counter, in the order of [`Counter`].
+        pub const COUNTERS: &[(&str, &str)] = &[$(($name, concat!($($help,)+)),)+];
+    };
+}
+
+counters! {
+    /// Records of contents that a read found in RAM.
+    DemandDataHits = "demand_data_hits",
+    /// Records of contents that a read found being fetched already.
+    DemandDataIohits = "demand_data_iohits",
+    /// Records of contents that a read had to fetch.
+    DemandDataMisses = "demand_data_misses",
+    /// Metadata answers given from RAM.
+    DemandMetadataHits = "demand_metadata_hits",
+    /// Metadata answers that the origin had to give.
+    DemandMetadataMisses = "demand_metadata_misses",
+    /// Records that the prefetcher wanted and found in RAM.
+    PrefetchDataHits = "prefetch_data_hits",
+    /// Records that the prefetcher wanted and found being fetched already.
+    PrefetchDataIohits = "prefetch_data_iohits",
+    /// Records that the prefetcher fetched.
+    PrefetchDataMisses = "prefetch_data_misses",
+    /// Metadata answers that the prefetcher wanted and found in RAM.
+    PrefetchMetadataHits = "prefetch_metadata_hits",
+    /// Metadata answers that the prefetcher fetched.
+    PrefetchMetadataMisses = "prefetch_metadata_misses",
+    /// Records fetched by priming.
+    PrimedRecords = "primed_records",
+    /// Bytes of contents returned to readers.
+    ReadBytes = "read_bytes",
+    /// Bytes of contents taken from writers.
+    WrittenBytes = "written_bytes",
+    /// Records not kept because of primarycache.
+    UncachedPrimarycache = "uncached_primarycache",
+    /// Records not kept because they are larger than their share of the ceiling.
+    UncachedTooLarge = "uncached_too_large",
+    /// Records let go behind a stream because of freebehind.
+    FreebehindDropped = "freebehind_dropped",
+    /// Versions of objects dropped because they changed behind our back.
+    CoherenceDropped = "coherence_dropped",
+    /// Records dropped because a write through this pool replaced them.
+    WriteDropped = "write_dropped",
+    /// Records not prefetched because a writer holds the range.
+    PrefetchSkippedWriter = "prefetch_skipped_writer",
+    /// Records not prefetched because too many prefetches are under way.
+    PrefetchSkippedBusy = "prefetch_skipped_busy",
+}
+
+/// The counters of one dataset.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    values: [AtomicU64; COUNTERS.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters { values: [const { AtomicU64::new(0) }; COUNTERS.len()] }
+    }
+}
+
+impl Counters {
+    /// Adds to one counter.
+    pub(crate) fn add(&self, counter: Counter, amount: u64) {
+        if amount > 0 {
+            self.values[counter as usize].fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+
+    /// All counters by name, with the sums that arcstats has.
+    pub(crate) fn snapshot(&self) -> BTreeMap<String, u64> {
+        let mut values: BTreeMap<String, u64> = COUNTERS
+            .iter()
+            .zip(&self.values)
+            .map(|((name, _), value)| (name.to_string(), value.load(Ordering::Relaxed)))
+            .collect();
+        for suffix in ["hits", "iohits", "misses"] {
+            let parts = ["demand_data", "demand_metadata", "prefetch_data", "prefetch_metadata"];
+            let sum = parts.iter().filter_map(|part| values.get(&format!("{part}_{suffix}"))).sum();
+            values.insert(suffix.to_string(), sum);
+        }
+        values
+    }
+}

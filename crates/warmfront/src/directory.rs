@@ -1,0 +1,192 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use futures::channel::oneshot;
+use futures::future::join_all;
+use parking_lot::Mutex;
+use storage::ObjectId;
+
+use crate::answer::{Content, Listing};
+use crate::counters::Counter;
+use crate::error::{EngineError, Result};
+use crate::key::Part;
+use crate::lookup::Found;
+use crate::names::NAMES;
+use crate::object::Object;
+use crate::pool::Pool;
+use crate::property::{CacheLevel, Coherence, PrefetchLevel};
+
+/// Look-ups that go on side by side when a directory is read with the attributes of its entries.
+const LOOKUPS_AHEAD: usize = 32;
+
+/// An open directory: the names it had when it was opened or rewound.
+pub struct OpenDirectory {
+    pool: Arc<Pool>,
+    object: Arc<Object>,
+    listing: Mutex<Option<Arc<Listing>>>,
+    /// Entries whose look-ups have been sent ahead.
+    ahead: Mutex<Range<usize>>,
+}
+
+impl Pool {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// [`EngineError::is_stale`] when its name now leads to another object.
+    pub async fn open_directory(self: &Arc<Self>, id: ObjectId) -> Result<Arc<OpenDirectory>> {
+        let object = self.object(id)?;
+        let coherence = self.properties(&object).coherence;
+        if coherence == Coherence::Open || !object.version().is_trusted(coherence, self.now()) {
+            self.check(&object, None).await?;
+        }
+        let object = self.objects.get_used(id).ok_or(EngineError::UnknownObject(id))?;
+        Ok(Arc::new(OpenDirectory {
+            pool: self.clone(),
+            object,
+            listing: Mutex::new(None),
+            ahead: Mutex::new(0..0),
+        }))
+    }
+
+    /// The names in a directory, from the ARC if they are there.
+    pub(crate) async fn listing(&self, object: &Object) -> Result<Arc<Listing>> {
+        let tenant = self.tenant(object);
+        let generation = object.version().generation;
+        if tenant.properties().primarycache != CacheLevel::None
+            && let Some(kept) = self.kept(object.id, Part::Listing)
+            && let Content::Listing { generation: known, listing } = &kept.content
+            && *known == generation
+        {
+            tenant.counters.add(Counter::DemandMetadataHits, 1);
+            return Ok(listing.clone());
+        }
+        tenant.counters.add(Counter::DemandMetadataMisses, 1);
+        let _names = object.ranges.shared(NAMES).await;
+        let listing = Arc::new(self.origin.list(object.id).await?);
+        let content = Content::Listing { generation, listing: listing.clone() };
+        self.keep(&tenant, object.id, Part::Listing, content, true);
+        Ok(listing)
+    }
+}
+
+impl OpenDirectory {
+    /// Which directory this is.
+    pub fn object(&self) -> ObjectId {
+        self.object.id
+    }
+
+    /// The directory above; the root is its own parent.
+    pub fn parent(&self) -> ObjectId {
+        self.object.place().parent.map_or(self.object.id, |(parent, _)| parent)
+    }
+
+    /// The names, in an order that stays the same until [`rewind`](OpenDirectory::rewind).
+    ///
+    /// # Errors
+    /// When the names are not cached and the origin cannot tell them.
+    pub async fn entries(&self) -> Result<Arc<Listing>> {
+        if let Some(listing) = self.listing.lock().clone() {
+            return Ok(listing);
+        }
+        let listing = self.pool.listing(&self.object).await?;
+        Ok(self.listing.lock().get_or_insert(listing).clone())
+    }
+
+    /// Looks at the directory anew.
+    ///
+    /// # Errors
+    /// As [`Pool::open_directory`].
+    pub async fn rewind(&self) -> Result<()> {
+        let coherence = self.pool.properties(&self.object).coherence;
+        let now = self.pool.now();
+        if coherence == Coherence::Open || !self.object.version().is_trusted(coherence, now) {
+            self.pool.check(&self.object, None).await?;
+        }
+        *self.listing.lock() = None;
+        *self.ahead.lock() = 0..0;
+        Ok(())
+    }
+
+    /// The object behind entry `index`, as [`Pool::lookup`] finds it. `None` when it has vanished
+    /// or cannot be told.
+    ///
+    /// When the origin has to be asked, the look-ups of the entries that follow are sent along.
+    pub async fn found(&self, index: usize) -> Option<Found> {
+        let listing = self.entries().await.ok()?;
+        let name = &listing.get(index)?.name;
+        let tenant = self.pool.tenant(&self.object);
+        match self.pool.cached_lookup(&self.object, &tenant, name) {
+            Some(found) => {
+                tenant.counters.add(Counter::DemandMetadataHits, 1);
+                return found;
+            }
+            None => tenant.counters.add(Counter::DemandMetadataMisses, 1),
+        }
+        if tenant.properties().prefetch != PrefetchLevel::None
+            && tenant.properties().primarycache != CacheLevel::None
+        {
+            self.look_up_ahead(&listing, index).await;
+            if let Some(found) = self.pool.cached_lookup(&self.object, &tenant, name) {
+                return found;
+            }
+        }
+        self.pool.fetch_lookup(&self.object, &tenant, name).await.ok()
+    }
+
+    /// Looks up the entries from `index` on side by side, once, and waits for them.
+    async fn look_up_ahead(&self, listing: &Arc<Listing>, index: usize) {
+        let window = {
+            let mut ahead = self.ahead.lock();
+            if ahead.contains(&index) {
+                return;
+            }
+            *ahead = index..(index + LOOKUPS_AHEAD).min(listing.len());
+            ahead.clone()
+        };
+        let lookups: Vec<_> = window
+            .map(|index| {
+                let (done, wait) = oneshot::channel();
+                let (pool, object) = (self.pool.clone(), self.object.clone());
+                let listing = listing.clone();
+                self.pool.spawn.spawn(Box::pin(async move {
+                    pool.warm_lookup(&object, &listing[index].name).await;
+                    let _ = done.send(());
+                }));
+                wait
+            })
+            .collect();
+        join_all(lookups).await;
+    }
+}
+
+impl Pool {
+    /// Brings what a look-up needs into the ARC.
+    async fn warm_lookup(&self, directory: &Object, name: &std::ffi::OsStr) {
+        let tenant = self.tenant(directory);
+        let found = match self.cached_lookup(directory, &tenant, name) {
+            Some(found) => {
+                tenant.counters.add(Counter::PrefetchMetadataHits, 1);
+                found
+            }
+            None => {
+                tenant.counters.add(Counter::PrefetchMetadataMisses, 1);
+                self.fetch_lookup(directory, &tenant, name).await.ok()
+            }
+        };
+        if let Some(found) = found {
+            self.forget(found.object, 1);
+        }
+    }
+}
+
+impl Drop for OpenDirectory {
+    fn drop(&mut self) {
+        self.pool.forget(self.object.id, 1);
+    }
+}
+
+impl std::fmt::Debug for OpenDirectory {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("OpenDirectory").field("object", &self.object.id).finish()
+    }
+}

@@ -1,0 +1,37 @@
+use storage::{ObjectId, OriginError};
+
+/// Why the engine could not do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The origin could not do its part.
+    #[error(transparent)]
+    Origin(#[from] OriginError),
+    /// The pool was opened read-only.
+    #[error("the pool is read-only")]
+    ReadOnly,
+    /// The object is not known: it was forgotten, or never looked up.
+    #[error("object {} is not known", .0.0)]
+    UnknownObject(ObjectId),
+    /// The path leads out of the pool or through something that is not a directory.
+    #[error("{}: not a path inside the pool", .0.display())]
+    BadPath(std::path::PathBuf),
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl EngineError {
+    /// Whether the origin itself has said that the name does not exist.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, EngineError::Origin(error) if error.is_not_found())
+    }
+
+    /// Whether the object under a name turned out to be another one.
+    pub fn is_stale(&self) -> bool {
+        matches!(self, EngineError::Origin(OriginError::Stale { .. }))
+    }
+}
+
+/// The result of a call to the engine.
+pub type Result<T> = std::result::Result<T, EngineError>;

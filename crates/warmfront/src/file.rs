@@ -1,0 +1,238 @@
+use std::sync::Arc;
+
+use storage::{
+    Attributes, Caller, Created, Node, ObjectId, OpenMode, OriginFile, SeekFrom, SetAttributes,
+};
+
+use crate::error::{EngineError, Result};
+use crate::key::Key;
+use crate::lookup::Found;
+use crate::names::NAMES;
+use crate::object::{Layout, Object, Tenant};
+use crate::pool::Pool;
+use crate::property::{Coherence, Properties};
+use crate::version::{StaleBy, Version};
+
+/// Records of a version that are dropped one by one when it ends; of a longer object the rest is
+/// left to be evicted, since nothing can reach it any more.
+const DROP_RECORDS_MAX: u64 = 1 << 16;
+
+/// What the kernel may keep of a file's pages above the ARC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelCache {
+    /// None: every read comes here.
+    Bypass,
+    /// What it has is still right.
+    Keep,
+    /// It may keep pages, but what it has is to be dropped.
+    Refresh,
+}
+
+/// An open file of a pool.
+pub struct OpenFile {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) object: Arc<Object>,
+    file: Arc<dyn OriginFile>,
+    mode: OpenMode,
+    kernel_cache: KernelCache,
+}
+
+impl Pool {
+    /// Opens a regular file.
+    ///
+    /// # Errors
+    /// [`EngineError::is_stale`] when its name now leads to another object.
+    pub async fn open_file(
+        self: &Arc<Self>,
+        id: ObjectId,
+        mode: OpenMode,
+    ) -> Result<Arc<OpenFile>> {
+        if mode.write || mode.truncate {
+            self.writable()?;
+        }
+        let object = &self.object(id)?;
+        let properties = self.properties(object);
+        let coherence = properties.coherence;
+        if coherence == Coherence::Open || !object.version().is_trusted(coherence, self.now()) {
+            self.check(object, None).await?;
+        }
+        let mode = OpenMode { direct: properties.directio, ..mode };
+        if mode.truncate {
+            let _all = object.ranges.exclusive(0..u64::MAX).await;
+            let change = object.begin_change(StaleBy::Contents);
+            self.drop_generation(object.id, &object.version());
+            let file = self.origin.open(object.id, mode).await;
+            drop(change);
+            let opened = self.opened(id, file?, mode, &properties)?;
+            self.adopt(object, &opened).await.map(|()| opened)
+        } else {
+            let file = self.origin.open(object.id, mode).await?;
+            self.opened(id, file, mode, &properties)
+        }
+    }
+
+    /// Makes and opens a regular file.
+    ///
+    /// # Errors
+    /// `EEXIST` when the name exists; else as the origin decides.
+    pub async fn create_file(
+        self: &Arc<Self>,
+        node: Node<'_>,
+        mode: OpenMode,
+    ) -> Result<(Found, Arc<OpenFile>)> {
+        let directory = self.directory_to_change(node.parent)?;
+        let _names = directory.ranges.exclusive(NAMES).await;
+        let properties = self.place(&directory, node.name).tenant.properties();
+        let mode = OpenMode { direct: properties.directio, ..mode };
+        let (entry, file) = match self.origin.create(node, mode).await {
+            Ok(Created { entry, file }) => (Ok(entry), Some(file)),
+            Err(error) => (Err(error), None),
+        };
+        let found = self.made(&directory, node.name, entry).await?;
+        let file = file.expect("an entry comes with its file");
+        Ok((found, self.opened(found.object, file, mode, &properties)?))
+    }
+
+    /// Makes and opens a regular file that has no name.
+    ///
+    /// # Errors
+    /// As the origin decides.
+    pub async fn create_unnamed(
+        self: &Arc<Self>,
+        parent: ObjectId,
+        permissions: u32,
+        caller: Caller,
+        mode: OpenMode,
+    ) -> Result<(Found, Arc<OpenFile>)> {
+        let directory = self.directory_to_change(parent)?;
+        let properties = self.properties(&directory);
+        let mode = OpenMode { direct: properties.directio, ..mode };
+        let Created { entry, file } =
+            self.origin.create_unnamed(parent, permissions, caller, mode).await?;
+        let found = self.take_in_at(self.unnamed_place(&directory), entry).await?;
+        Ok((found, self.opened(found.object, file, mode, &properties)?))
+    }
+
+    /// The open file, with a use of its object that it keeps.
+    fn opened(
+        self: &Arc<Self>,
+        id: ObjectId,
+        file: Arc<dyn OriginFile>,
+        mode: OpenMode,
+        properties: &Properties,
+    ) -> Result<Arc<OpenFile>> {
+        let object = self.objects.get_used(id).ok_or(EngineError::UnknownObject(id))?;
+        let kernel_cache = match properties.pagecache {
+            false => KernelCache::Bypass,
+            true if object.passed_on(object.version().generation) => KernelCache::Keep,
+            true => KernelCache::Refresh,
+        };
+        Ok(Arc::new(OpenFile { pool: self.clone(), object, file, mode, kernel_cache }))
+    }
+
+    /// Drops all records of a version.
+    pub(crate) fn drop_generation(&self, id: ObjectId, version: &Version) {
+        let records = version.attributes.size.div_ceil(version.record_bytes);
+        for number in 0..records.min(DROP_RECORDS_MAX) {
+            let key = Key::record(self.number, id, version.generation, number);
+            self.memory.cache.remove(&key);
+        }
+    }
+
+    /// Changes the size, and whatever else `change` says.
+    pub(crate) async fn resize(
+        &self,
+        object: &Object,
+        file: Option<&OpenFile>,
+        size: u64,
+        change: SetAttributes,
+    ) -> Result<()> {
+        let _all = object.ranges.exclusive(0..u64::MAX).await;
+        self.check_before_change(object, file).await?;
+        let under_way = object.begin_change(StaleBy::Contents);
+        let version = object.version();
+        self.drop_from(object.id, &version, size.min(version.attributes.size));
+        let _turn = object.attributes_turn.lock().await;
+        let seen = self.change_attributes(object, file, change).await;
+        drop(under_way);
+        object.update(|version| Ok(version.adopt(seen?, self.now())))
+    }
+
+    /// Drops the records of a version that hold any byte from `offset` on.
+    pub(crate) fn drop_from(&self, id: ObjectId, version: &Version, offset: u64) {
+        let first = offset / version.record_bytes;
+        let end = version.attributes.size.div_ceil(version.record_bytes);
+        if end.saturating_sub(first) > DROP_RECORDS_MAX {
+            // Too many to look for: give up the version, and with it whatever is cached before.
+            if let Some(object) = self.objects.get(id) {
+                object.update(|version| version.renew(version.record_bytes));
+            }
+            return;
+        }
+        for number in first..end {
+            let key = Key::record(self.number, id, version.generation, number);
+            self.memory.cache.remove(&key);
+        }
+    }
+}
+
+impl OpenFile {
+    /// Which object this is.
+    pub fn object(&self) -> ObjectId {
+        self.object.id
+    }
+
+    /// What the kernel may keep of the file.
+    pub fn kernel_cache(&self) -> KernelCache {
+        self.kernel_cache
+    }
+
+    /// Makes the contents durable at the origin, with the attributes unless `data_only`.
+    ///
+    /// # Errors
+    /// When the origin could not make them so.
+    pub async fn sync(&self, data_only: bool) -> Result<()> {
+        Ok(self.file.sync(data_only).await?)
+    }
+
+    /// Finds data or a hole.
+    ///
+    /// # Errors
+    /// `ENXIO` past the end.
+    pub async fn seek(&self, from: SeekFrom) -> Result<u64> {
+        Ok(self.file.seek(from).await?)
+    }
+
+    pub(crate) fn origin_file(&self) -> &dyn OriginFile {
+        &*self.file
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.mode.write
+    }
+
+    pub(crate) fn tenant(&self) -> Tenant {
+        self.pool.tenant(&self.object)
+    }
+
+    pub(crate) fn key(&self, layout: &Layout, number: u64) -> Key {
+        Key::record(self.pool.number, self.object.id, layout.generation, number)
+    }
+
+    /// Attributes as known after the last change.
+    pub(crate) fn attributes(&self) -> Attributes {
+        self.object.attributes()
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.pool.release(self.object.id, 1);
+    }
+}
+
+impl std::fmt::Debug for OpenFile {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("OpenFile").field("object", &self.object.id).finish_non_exhaustive()
+    }
+}

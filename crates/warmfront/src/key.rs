@@ -1,0 +1,63 @@
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use storage::ObjectId;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Where a cached answer belongs: the name of an entry of the ARC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    object: u64,
+    generation: u64,
+    part: u64,
+    pool: u32,
+}
+
+/// Which answer about an object. Names are kept as hashes: the entry itself holds the name, and is
+/// compared with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part<'a> {
+    /// Contents: the record with this number.
+    Record(u64),
+    /// Attributes of an object that nobody refers to at present.
+    Attributes,
+    /// All names in a directory.
+    Listing,
+    /// The object behind a name in a directory, or that there is none.
+    Name(&'a OsStr),
+    /// The target of a symbolic link.
+    Link,
+    /// The names of all extended attributes.
+    XattrNames,
+    /// The value of an extended attribute, or that there is none.
+    Xattr(&'a OsStr),
+}
+
+const TAG_SHIFT: u32 = 60;
+
+impl Part<'_> {
+    fn encode(self) -> u64 {
+        let tagged = |tag: u64, rest: u64| tag << TAG_SHIFT | rest & ((1 << TAG_SHIFT) - 1);
+        match self {
+            Part::Record(number) => tagged(0, number),
+            Part::Attributes => tagged(1, 0),
+            Part::Listing => tagged(2, 0),
+            Part::Name(name) => tagged(3, xxh3_64(name.as_bytes())),
+            Part::Link => tagged(4, 0),
+            Part::XattrNames => tagged(5, 0),
+            Part::Xattr(name) => tagged(6, xxh3_64(name.as_bytes())),
+        }
+    }
+}
+
+impl Key {
+    /// The key of record `number` of an object in this generation.
+    pub(crate) fn record(pool: u32, object: ObjectId, generation: u64, number: u64) -> Key {
+        Key { object: object.0, generation, part: Part::Record(number).encode(), pool }
+    }
+
+    /// The key of an answer that carries its own age instead of a generation.
+    pub(crate) fn metadata(pool: u32, object: ObjectId, part: Part<'_>) -> Key {
+        Key { object: object.0, generation: 0, part: part.encode(), pool }
+    }
+}

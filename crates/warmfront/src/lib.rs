@@ -1,0 +1,61 @@
+//! An adaptive cache in RAM in front of storage that already exists.
+//!
+//! A [`Pool`] stands in front of an [`Origin`](storage::Origin) and offers the calls of a file
+//! system. What it has read it keeps in an ARC: file contents as records of a fixed size,
+//! everything else that answers a call (attributes, names, listings, link targets, extended
+//! attributes) as metadata. Pools of one process share one ARC, their [`Memory`].
+//!
+//! A pool is divided into datasets, subtrees with properties of their own: whether contents and
+//! metadata are cached, how large a record is, how far to prefetch, how to notice that somebody
+//! else has changed the origin. They are inherited down the tree and may be changed at any time.
+//!
+//! All calls return futures. Nothing in here needs a runtime: over real storage a future does its
+//! system calls on the thread that polls it, so `futures::executor::block_on` is enough.
+
+mod answer;
+mod counters;
+mod datasets;
+mod directory;
+mod error;
+mod file;
+mod flight;
+mod key;
+mod lookup;
+mod memory;
+mod meter;
+mod names;
+mod object;
+mod objects;
+mod pool;
+mod prefetch;
+mod prime;
+mod property;
+mod range_lock;
+mod read;
+mod record;
+mod size;
+mod statistics;
+mod stream;
+mod version;
+mod why;
+mod write;
+mod xattr;
+
+pub use answer::Listing;
+pub use counters::COUNTERS;
+pub use datasets::{Dataset, DatasetCursor, DatasetError, Datasets, PropertyRow, Source};
+pub use directory::OpenDirectory;
+pub use error::{EngineError, Result};
+pub use file::{KernelCache, OpenFile};
+pub use lookup::{Attributed, Found};
+pub use memory::Memory;
+pub use pool::{Invalidation, Pool, PoolOptions};
+pub use prime::{PrimeProgress, PrimeReport, PrimeRequest};
+pub use property::{
+    CacheLevel, Coherence, PROPERTIES, PrefetchLevel, Properties, Property, PropertyError,
+    parse_setting,
+};
+pub use record::Pieces;
+pub use size::{HumanSize, Size, SizeError, parse_size, parse_size_or_percent};
+pub use statistics::Statistics;
+pub use why::{RecordRun, Why};

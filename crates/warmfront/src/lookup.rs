@@ -1,0 +1,404 @@
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+use std::time::Duration;
+
+use storage::{Attributes, Entry, ObjectId, OriginError, SetAttributes, SpaceUsage};
+
+use crate::answer::Content;
+use crate::counters::Counter;
+use crate::error::{EngineError, Result};
+use crate::file::OpenFile;
+use crate::key::Part;
+use crate::names::NAMES;
+use crate::object::{Object, Place, Tenant};
+use crate::pool::Pool;
+use crate::property::{CacheLevel, Coherence, Properties};
+use crate::version::{Version, is_trusted, trust};
+
+/// The longest time for which an answer may be passed on to be cached above us.
+const PASS_ON_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// An object that a look-up has found. It has one more use, which
+/// [`Pool::forget`] gives back.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// Which object.
+    pub object: ObjectId,
+    /// Tells the object from others that had the same id before it.
+    pub incarnation: u64,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// How long the name may be taken to lead there without asking again.
+    pub entry_ttl: Duration,
+    /// How long the attributes may be taken to hold without asking again.
+    pub attribute_ttl: Duration,
+}
+
+/// The attributes of an object.
+#[derive(Debug, Clone, Copy)]
+pub struct Attributed {
+    /// The attributes.
+    pub attributes: Attributes,
+    /// How long they may be taken to hold without asking again.
+    pub ttl: Duration,
+}
+
+impl Pool {
+    /// Finds `name` in the directory `parent`.
+    ///
+    /// # Errors
+    /// [`EngineError::is_not_found`] when there is no such name; it may be taken not to exist for
+    /// [`negative_ttl`](Pool::negative_ttl).
+    pub async fn lookup(&self, parent: ObjectId, name: &OsStr) -> Result<Found> {
+        let directory = self.object(parent)?;
+        let tenant = self.tenant(&directory);
+        match self.cached_lookup(&directory, &tenant, name) {
+            Some(Some(found)) => {
+                tenant.counters.add(Counter::DemandMetadataHits, 1);
+                Ok(found)
+            }
+            Some(None) => {
+                tenant.counters.add(Counter::DemandMetadataHits, 1);
+                Err(not_found("look up"))
+            }
+            None => {
+                tenant.counters.add(Counter::DemandMetadataMisses, 1);
+                self.fetch_lookup(&directory, &tenant, name).await
+            }
+        }
+    }
+
+    /// How long a name that was not found in `parent` may be taken not to exist.
+    ///
+    /// Zero under `coherence=open`: asking for a name is part of opening it.
+    pub fn negative_ttl(&self, parent: ObjectId) -> Duration {
+        let Ok(directory) = self.object(parent) else {
+            return Duration::ZERO;
+        };
+        let properties = self.properties(&directory);
+        match properties.coherence {
+            Coherence::Open => Duration::ZERO,
+            coherence => pass_on(trust(coherence), &properties),
+        }
+    }
+
+    /// The answer to a look-up as far as the cache has one: an object, or that there is none.
+    pub(crate) fn cached_lookup(
+        &self,
+        directory: &Object,
+        tenant: &Tenant,
+        name: &OsStr,
+    ) -> Option<Option<Found>> {
+        let properties = tenant.properties();
+        let kept = self.kept(directory.id, Part::Name(name))?;
+        let Content::Name { name: kept_name, object } = &kept.content else {
+            return None;
+        };
+        let now = self.now();
+        let trusted = is_trusted(kept.checked_at, properties.coherence, now);
+        if **kept_name != *name || !trusted || properties.primarycache == CacheLevel::None {
+            return None;
+        }
+        let Some(id) = *object else {
+            return (properties.coherence != Coherence::Open).then_some(None);
+        };
+        let place = self.place(directory, name);
+        let coherence = place.tenant.properties().coherence;
+        if let Some(object) = self.objects.get_used(id) {
+            let version = object.version();
+            if version.is_trusted(coherence, now) {
+                return Some(Some(self.found(&object, &version, kept.checked_at)));
+            }
+            self.release(id, 1);
+            return None;
+        }
+        let attributes = self.kept(id, Part::Attributes)?;
+        let Content::Attributes(version) = &attributes.content else {
+            return None;
+        };
+        if !version.is_trusted(coherence, now) {
+            return None;
+        }
+        self.origin.remember(
+            directory.id,
+            name,
+            &Entry { object: id, attributes: version.attributes },
+        );
+        let (object, _) = self.use_object(id, place, *version);
+        Some(Some(self.found(&object, version, kept.checked_at)))
+    }
+
+    /// Asks the origin for a name and keeps what it says.
+    pub(crate) async fn fetch_lookup(
+        &self,
+        directory: &Object,
+        tenant: &Tenant,
+        name: &OsStr,
+    ) -> Result<Found> {
+        let _names = directory.ranges.shared(NAMES).await;
+        match self.origin.lookup(directory.id, name).await {
+            Ok(entry) => self.take_in(directory, name, entry).await,
+            Err(error) => {
+                if error.is_not_found() {
+                    self.keep_name(directory, tenant, name, None);
+                } else {
+                    self.drop_kept(directory.id, Part::Name(name));
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes in an object that the origin has found or made as `name` in `directory`, with the
+    /// reference that the origin has counted for it.
+    pub(crate) async fn take_in(
+        &self,
+        directory: &Object,
+        name: &OsStr,
+        entry: Entry,
+    ) -> Result<Found> {
+        self.keep_name(directory, &self.tenant(directory), name, Some(entry.object));
+        self.take_in_at(self.place(directory, name), entry).await
+    }
+
+    /// Takes in an object at a place, with the reference that the origin has counted for it.
+    pub(crate) async fn take_in_at(&self, place: Place, entry: Entry) -> Result<Found> {
+        let now = self.now();
+        let record_bytes = place.tenant.properties().recordsize;
+        // What was known before the last use ended has the generation of the cached records.
+        let kept = self.kept(entry.object, Part::Attributes);
+        let known = match kept.as_deref().map(|kept| &kept.content) {
+            Some(Content::Attributes(version)) => *version,
+            _ => Version::new(entry.attributes, record_bytes, now),
+        };
+        let (object, made) = self.use_object(entry.object, place.clone(), known);
+        object.set_place(place);
+        if made || object.attributes().validator() == entry.attributes.validator() {
+            self.observe(&object, entry.attributes);
+        } else {
+            // The answer may be older than a change of ours; ask again in turn.
+            self.check(&object, None).await.inspect_err(|_| self.release(object.id, 1))?;
+        }
+        Ok(self.found(&object, &object.version(), now))
+    }
+
+    /// Takes in attributes that the origin has told; drops what no longer fits.
+    pub(crate) fn observe(&self, object: &Object, seen: Attributes) {
+        let now = self.now();
+        let before = object.version();
+        if !object.update(|version| version.observe(seen, now)) {
+            return;
+        }
+        let tenant = self.tenant(object);
+        tenant.counters.add(Counter::CoherenceDropped, 1);
+        self.drop_generation(object.id, &before);
+        self.drop_kept(object.id, Part::Link);
+        self.drop_kept(object.id, Part::Listing);
+        self.drop_kept(object.id, Part::XattrNames);
+    }
+
+    pub(crate) fn found(
+        &self,
+        object: &Object,
+        version: &Version,
+        name_checked_at: Duration,
+    ) -> Found {
+        let now = self.now();
+        let properties = self.properties(object);
+        let born = version.attributes.born.unwrap_or_default();
+        Found {
+            object: object.id,
+            incarnation: (born.seconds as u64).wrapping_mul(1_000_000_000)
+                ^ u64::from(born.nanoseconds),
+            attributes: version.attributes,
+            entry_ttl: self.entry_ttl(name_checked_at, &properties, now),
+            attribute_ttl: pass_on(version.trusted_for(properties.coherence, now), &properties),
+        }
+    }
+
+    fn entry_ttl(&self, checked_at: Duration, properties: &Properties, now: Duration) -> Duration {
+        pass_on(crate::version::trusted_for(checked_at, properties.coherence, now), properties)
+    }
+
+    pub(crate) fn keep_name(
+        &self,
+        directory: &Object,
+        tenant: &Tenant,
+        name: &OsStr,
+        object: Option<ObjectId>,
+    ) {
+        let content = Content::Name { name: name.into(), object };
+        self.keep(tenant, directory.id, Part::Name(name), content, true);
+    }
+
+    /// Attributes of an object, through `file` if that is open.
+    ///
+    /// # Errors
+    /// [`EngineError::is_stale`] when the object's name now leads elsewhere.
+    pub async fn attributes(&self, id: ObjectId, file: Option<&OpenFile>) -> Result<Attributed> {
+        let object = self.object(id)?;
+        let tenant = self.tenant(&object);
+        let properties = tenant.properties();
+        if properties.primarycache != CacheLevel::None
+            && object.version().is_trusted(properties.coherence, self.now())
+        {
+            tenant.counters.add(Counter::DemandMetadataHits, 1);
+        } else {
+            tenant.counters.add(Counter::DemandMetadataMisses, 1);
+            self.check(&object, file).await?;
+        }
+        Ok(self.attributed(&object, &properties))
+    }
+
+    /// Asks the origin for the attributes now.
+    ///
+    /// What a change of ours has overtaken is not taken in: the change has told what is new.
+    pub(crate) async fn check(&self, object: &Object, file: Option<&OpenFile>) -> Result<()> {
+        let _turn = object.attributes_turn.lock().await;
+        let changes_ended = object.version().changes_ended();
+        let seen = match file {
+            Some(file) => file.origin_file().attributes().await?,
+            None => self.origin.attributes(object.id).await?,
+        };
+        if object.version().changes_ended() == changes_ended {
+            self.observe(object, seen);
+        }
+        Ok(())
+    }
+
+    /// Takes in the attributes that a change of ours has led to.
+    pub(crate) async fn adopt(&self, object: &Object, file: &OpenFile) -> Result<()> {
+        let _turn = object.attributes_turn.lock().await;
+        let changes_ended = object.version().changes_ended();
+        let seen = file.origin_file().attributes().await?;
+        object.update(|version| {
+            if version.changes_ended() == changes_ended {
+                version.adopt(seen, self.now());
+            }
+        });
+        Ok(())
+    }
+
+    /// Changes attributes, through `file` if that is open.
+    ///
+    /// # Errors
+    /// As the origin decides.
+    pub async fn set_attributes(
+        &self,
+        id: ObjectId,
+        file: Option<&OpenFile>,
+        change: SetAttributes,
+    ) -> Result<Attributed> {
+        self.writable()?;
+        let object = self.object(id)?;
+        match change.size {
+            Some(size) => self.resize(&object, file, size, change).await?,
+            None => {
+                // Changes behind our back must be told from ours before ours hides them.
+                self.check_before_change(&object, file).await?;
+                let _turn = object.attributes_turn.lock().await;
+                let seen = self.change_attributes(&object, file, change).await?;
+                object.update(|version| version.adopt(seen, self.now()));
+            }
+        }
+        Ok(self.attributed(&object, &self.properties(&object)))
+    }
+
+    /// Lets the origin change attributes.
+    pub(crate) async fn change_attributes(
+        &self,
+        object: &Object,
+        file: Option<&OpenFile>,
+        change: SetAttributes,
+    ) -> Result<Attributes> {
+        Ok(match file.filter(|file| file.is_writable()) {
+            Some(file) => file.origin_file().set_attributes(change).await?,
+            None => self.origin.set_attributes(object.id, change).await?,
+        })
+    }
+
+    /// Before a change of ours: sees whether somebody else changed the object first, unless nobody
+    /// else may.
+    pub(crate) async fn check_before_change(
+        &self,
+        object: &Object,
+        file: Option<&OpenFile>,
+    ) -> Result<()> {
+        if self.properties(object).coherence == Coherence::Exclusive {
+            return Ok(());
+        }
+        self.check(object, file).await
+    }
+
+    fn attributed(&self, object: &Object, properties: &Properties) -> Attributed {
+        let version = object.version();
+        let ttl = version.trusted_for(properties.coherence, self.now());
+        Attributed { attributes: version.attributes, ttl: pass_on(ttl, properties) }
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// As the origin decides.
+    pub async fn read_link(&self, id: ObjectId) -> Result<Arc<OsString>> {
+        let object = self.object(id)?;
+        let tenant = self.tenant(&object);
+        if let Some(kept) = self.kept_trusted(&tenant, id, Part::Link)
+            && let Content::Link(target) = &kept.content
+        {
+            return Ok(target.clone());
+        }
+        let target = Arc::new(self.origin.read_link(id).await?);
+        self.keep(&tenant, id, Part::Link, Content::Link(target.clone()), true);
+        Ok(target)
+    }
+
+    /// A metadata answer from the ARC that is young enough, counted as a hit; else a miss is
+    /// counted.
+    pub(crate) fn kept_trusted(
+        &self,
+        tenant: &Tenant,
+        id: ObjectId,
+        part: Part<'_>,
+    ) -> Option<Arc<crate::answer::Metadata>> {
+        let properties = tenant.properties();
+        let kept = self.kept(id, part).filter(|kept| {
+            properties.primarycache != CacheLevel::None
+                && is_trusted(kept.checked_at, properties.coherence, self.now())
+        });
+        let counter = match kept {
+            Some(_) => Counter::DemandMetadataHits,
+            None => Counter::DemandMetadataMisses,
+        };
+        tenant.counters.add(counter, 1);
+        kept
+    }
+
+    /// Space in all and free at the origin.
+    ///
+    /// # Errors
+    /// When the origin does not answer.
+    pub async fn space(&self) -> Result<SpaceUsage> {
+        Ok(self.origin.space().await?)
+    }
+
+    /// Makes everything durable that was changed through the pool.
+    ///
+    /// # Errors
+    /// When the origin could not make it so.
+    pub async fn sync(&self) -> Result<()> {
+        Ok(self.origin.sync().await?)
+    }
+}
+
+/// Cuts a time of trust to what may be passed on.
+fn pass_on(trusted: Duration, properties: &Properties) -> Duration {
+    if properties.primarycache == CacheLevel::None {
+        return Duration::ZERO;
+    }
+    trusted.min(PASS_ON_MAX)
+}
+
+pub(crate) fn not_found(operation: &'static str) -> EngineError {
+    EngineError::Origin(OriginError::not_found(operation))
+}

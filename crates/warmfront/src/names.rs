@@ -1,0 +1,218 @@
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use storage::{Entry, Kind, Node, NodeKind, ObjectId, RenameFlags};
+
+use crate::answer::Content;
+use crate::error::{EngineError, Result};
+use crate::key::Part;
+use crate::lookup::Found;
+use crate::object::Object;
+use crate::pool::Pool;
+use crate::property::CacheLevel;
+use crate::version::StaleBy;
+
+/// What of a directory's range lock stands for its names: look-ups share it, changes exclude them.
+pub(crate) const NAMES: Range<u64> = 0..1;
+
+/// Changes of names. Each goes to the origin at once; then the cached answers follow it.
+impl Pool {
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As the origin decides; [`ReadOnly`](crate::EngineError::ReadOnly) before it is asked.
+    pub async fn make_directory(&self, node: Node<'_>) -> Result<Found> {
+        let directory = self.directory_to_change(node.parent)?;
+        let _names = directory.ranges.exclusive(NAMES).await;
+        let made = self.origin.make_directory(node).await;
+        self.made(&directory, node.name, made).await
+    }
+
+    /// Makes a special file or an empty regular one.
+    ///
+    /// # Errors
+    /// As [`make_directory`](Pool::make_directory).
+    pub async fn make_node(&self, node: Node<'_>, kind: NodeKind) -> Result<Found> {
+        let directory = self.directory_to_change(node.parent)?;
+        let _names = directory.ranges.exclusive(NAMES).await;
+        let made = self.origin.make_node(node, kind).await;
+        self.made(&directory, node.name, made).await
+    }
+
+    /// Makes a symbolic link to `target`.
+    ///
+    /// # Errors
+    /// As [`make_directory`](Pool::make_directory).
+    pub async fn symlink(&self, node: Node<'_>, target: &OsStr) -> Result<Found> {
+        let directory = self.directory_to_change(node.parent)?;
+        let _names = directory.ranges.exclusive(NAMES).await;
+        let made = self.origin.symlink(node, target).await;
+        self.made(&directory, node.name, made).await
+    }
+
+    /// Makes a further name for `object`.
+    ///
+    /// # Errors
+    /// As [`make_directory`](Pool::make_directory).
+    pub async fn link(&self, object: ObjectId, parent: ObjectId, name: &OsStr) -> Result<Found> {
+        let directory = self.directory_to_change(parent)?;
+        let linked = self.object(object)?;
+        let _names = directory.ranges.exclusive(NAMES).await;
+        self.check_before_change(&linked, None).await.or_else(ignore_gone)?;
+        let made = self.origin.link(object, parent, name).await;
+        linked.update(|version| version.expire(StaleBy::Attributes));
+        self.made(&directory, name, made).await
+    }
+
+    /// Removes a name that is not a directory's.
+    ///
+    /// # Errors
+    /// As [`make_directory`](Pool::make_directory).
+    pub async fn unlink(&self, parent: ObjectId, name: &OsStr) -> Result<()> {
+        let directory = self.directory_to_change(parent)?;
+        let _names = directory.ranges.exclusive(NAMES).await;
+        let victim = self.named(&directory, name).await;
+        if let Some(victim) = &victim {
+            // Its contents live on if it has other names or is open.
+            self.check_before_change(victim, None).await.or_else(ignore_gone)?;
+        }
+        let removed = self.origin.unlink(parent, name).await;
+        self.removed(&directory, name, victim.as_deref(), removed)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As [`make_directory`](Pool::make_directory).
+    pub async fn remove_directory(&self, parent: ObjectId, name: &OsStr) -> Result<()> {
+        let directory = self.directory_to_change(parent)?;
+        let _names = directory.ranges.exclusive(NAMES).await;
+        let victim = self.named(&directory, name).await;
+        let removed = self.origin.remove_directory(parent, name).await;
+        self.removed(&directory, name, victim.as_deref(), removed)
+    }
+
+    /// Moves a name.
+    ///
+    /// # Errors
+    /// As [`make_directory`](Pool::make_directory).
+    pub async fn rename(
+        &self,
+        parent: ObjectId,
+        name: &OsStr,
+        new_parent: ObjectId,
+        new_name: &OsStr,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let from = self.directory_to_change(parent)?;
+        let to = self.directory_to_change(new_parent)?;
+        // Always the smaller id first, so that two renames never wait for each other.
+        let (first, second) = if parent <= new_parent { (&from, &to) } else { (&to, &from) };
+        let _first = first.ranges.exclusive(NAMES).await;
+        let _second = match parent == new_parent {
+            true => None,
+            false => Some(second.ranges.exclusive(NAMES).await),
+        };
+        let moved = self.named(&from, name).await;
+        let replaced = self.named(&to, new_name).await;
+        for object in moved.iter().chain(&replaced) {
+            self.check_before_change(object, None).await.or_else(ignore_gone)?;
+        }
+        let outcome = self.origin.rename(parent, name, new_parent, new_name, flags).await;
+        for object in moved.iter().chain(&replaced) {
+            object.update(|version| version.expire(StaleBy::Attributes));
+        }
+        self.names_changed(&from, name);
+        self.names_changed(&to, new_name);
+        outcome?;
+        if let Some(moved) = &moved {
+            self.settle(moved, &to, new_name);
+        }
+        if let Some(replaced) = replaced.filter(|_| flags.contains(RenameFlags::EXCHANGE)) {
+            self.settle(&replaced, &from, name);
+        }
+        if !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) && moved.is_some() {
+            self.keep_name(&from, &self.tenant(&from), name, None);
+        }
+        Ok(())
+    }
+
+    /// Makes a directory's names durable.
+    ///
+    /// # Errors
+    /// When the origin could not make it so.
+    pub async fn sync_directory(&self, object: ObjectId) -> Result<()> {
+        Ok(self.origin.sync_directory(object).await?)
+    }
+
+    /// The directory, if it may be changed.
+    pub(crate) fn directory_to_change(&self, parent: ObjectId) -> Result<Arc<Object>> {
+        self.writable()?;
+        self.object(parent)
+    }
+
+    /// Takes in what the origin has made under a name.
+    pub(crate) async fn made(
+        &self,
+        directory: &Object,
+        name: &OsStr,
+        made: storage::Result<Entry>,
+    ) -> Result<Found> {
+        self.names_changed(directory, name);
+        self.take_in(directory, name, made?).await
+    }
+
+    fn removed(
+        &self,
+        directory: &Object,
+        name: &OsStr,
+        victim: Option<&Object>,
+        removed: storage::Result<()>,
+    ) -> Result<()> {
+        if let Some(victim) = victim {
+            victim.update(|version| version.expire(StaleBy::Attributes));
+        }
+        self.names_changed(directory, name);
+        removed?;
+        self.keep_name(directory, &self.tenant(directory), name, None);
+        Ok(())
+    }
+
+    /// Drops the answers that a change of `name` has made wrong.
+    fn names_changed(&self, directory: &Object, name: &OsStr) {
+        self.drop_kept(directory.id, Part::Name(name));
+        self.drop_kept(directory.id, Part::Listing);
+        directory.update(|version| version.expire(StaleBy::Contents));
+    }
+
+    /// The object in use behind a name. Asks the origin only when nothing is known of the name.
+    async fn named(&self, directory: &Object, name: &OsStr) -> Option<Arc<Object>> {
+        if self.properties(directory).primarycache == CacheLevel::None {
+            // No attributes are trusted that could be made wrong.
+            return None;
+        }
+        if let Some(kept) = self.kept(directory.id, Part::Name(name))
+            && let Content::Name { name: kept_name, object } = &kept.content
+            && **kept_name == *name
+        {
+            return object.and_then(|id| self.objects.get(id));
+        }
+        let entry = self.origin.lookup(directory.id, name).await.ok()?;
+        self.origin.forget(entry.object, 1);
+        self.objects.get(entry.object)
+    }
+
+    /// Notes where an object is now.
+    fn settle(&self, object: &Object, directory: &Object, name: &OsStr) {
+        object.set_place(self.place(directory, name));
+        self.keep_name(directory, &self.tenant(directory), name, Some(object.id));
+        if object.attributes().kind == Kind::Directory {
+            self.directory_moved();
+        }
+    }
+}
+
+fn ignore_gone(error: EngineError) -> Result<()> {
+    if error.is_not_found() || error.is_stale() { Ok(()) } else { Err(error) }
+}

@@ -1,0 +1,169 @@
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use storage::{Attributes, ObjectId};
+
+use crate::counters::Counters;
+use crate::datasets::{Dataset, DatasetCursor};
+use crate::property::Properties;
+use crate::range_lock::RangeLock;
+use crate::stream::Streams;
+use crate::version::{StaleBy, Version};
+
+/// Bytes of RAM that an object in use is charged, its name apart.
+pub(crate) const OBJECT_CHARGE_BYTES: u64 = 640;
+
+/// An object that somebody refers to: the kernel by its inode number, or an open file.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) id: ObjectId,
+    /// References by look-ups and open files; the table drops the object at zero.
+    pub(crate) uses: AtomicU64,
+    place: Mutex<Place>,
+    version: Mutex<Version>,
+    /// The generation whose pages the kernel may have, zero for none.
+    passed_on: AtomicU64,
+    /// Held over each question for attributes with the taking in of the answer, so that an older
+    /// answer never follows a newer one.
+    pub(crate) attributes_turn: futures::lock::Mutex<()>,
+    /// Of a file: its bytes. Of a directory: byte 0 stands for all of its names.
+    pub(crate) ranges: RangeLock,
+    pub(crate) streams: Mutex<Streams>,
+}
+
+/// Where in the tree an object was found last, and what follows from it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The directory and the name in it; `None` for the root and for unnamed files.
+    pub(crate) parent: Option<(ObjectId, Arc<OsStr>)>,
+    pub(crate) cursor: DatasetCursor,
+    pub(crate) tenant: Tenant,
+    /// The state of the dataset tree in which this was worked out.
+    pub(crate) epoch: u64,
+}
+
+/// A dataset together with its counters.
+#[derive(Debug, Clone)]
+pub(crate) struct Tenant {
+    pub(crate) dataset: Arc<Dataset>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Tenant {
+    /// The effective properties at this moment.
+    pub(crate) fn properties(&self) -> Properties {
+        self.dataset.properties()
+    }
+}
+
+/// What a read needs to know of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) size: u64,
+    pub(crate) generation: u64,
+    pub(crate) record_bytes: u64,
+}
+
+impl Layout {
+    /// The records that hold any byte of `range`.
+    pub(crate) fn records(&self, range: Range<u64>) -> Range<u64> {
+        if range.is_empty() {
+            return 0..0;
+        }
+        range.start / self.record_bytes..range.end.div_ceil(self.record_bytes)
+    }
+
+    /// The bytes of record `number`, cut at the end of the object.
+    pub(crate) fn record_range(&self, number: u64) -> Range<u64> {
+        let start = number * self.record_bytes;
+        start..(start + self.record_bytes).min(self.size).max(start)
+    }
+
+    /// `range` widened to whole records, not cut at the end of the object.
+    pub(crate) fn widened(&self, range: &Range<u64>) -> Range<u64> {
+        let start = range.start / self.record_bytes * self.record_bytes;
+        start..range.end.checked_next_multiple_of(self.record_bytes).unwrap_or(u64::MAX)
+    }
+}
+
+impl Object {
+    pub(crate) fn new(id: ObjectId, place: Place, version: Version) -> Object {
+        Object {
+            id,
+            uses: AtomicU64::new(0),
+            place: Mutex::new(place),
+            version: Mutex::new(version),
+            passed_on: AtomicU64::new(0),
+            attributes_turn: futures::lock::Mutex::new(()),
+            ranges: RangeLock::default(),
+            streams: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.place.lock().clone()
+    }
+
+    pub(crate) fn set_place(&self, place: Place) {
+        *self.place.lock() = place;
+    }
+
+    /// The tenant, if it was worked out in `epoch`.
+    pub(crate) fn tenant_in(&self, epoch: u64) -> Option<Tenant> {
+        let place = self.place.lock();
+        (place.epoch == epoch).then(|| place.tenant.clone())
+    }
+
+    /// A copy of what is known.
+    pub(crate) fn version(&self) -> Version {
+        *self.version.lock()
+    }
+
+    /// Changes what is known.
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Version) -> T) -> T {
+        change(&mut self.version.lock())
+    }
+
+    /// Present attributes as far as known.
+    pub(crate) fn attributes(&self) -> Attributes {
+        self.version.lock().attributes
+    }
+
+    /// Notes that the kernel may now keep pages of `generation`. Returns whether it might have
+    /// kept them before, and none of another.
+    pub(crate) fn passed_on(&self, generation: u64) -> bool {
+        self.passed_on.swap(generation, Ordering::Relaxed) == generation
+    }
+
+    /// Marks a change of ours as under way until the result is dropped.
+    pub(crate) fn begin_change(&self, stale_by: StaleBy) -> Change<'_> {
+        self.update(Version::begin_change);
+        Change { object: self, stale_by }
+    }
+
+    /// How the contents are cut into records now. Switches to `record_bytes` when the records have
+    /// another size; the old ones are then unreachable.
+    pub(crate) fn layout(&self, record_bytes: u64) -> Layout {
+        let mut version = self.version.lock();
+        if version.record_bytes != record_bytes {
+            version.renew(record_bytes);
+        }
+        Layout { size: version.attributes.size, generation: version.generation, record_bytes }
+    }
+}
+
+/// A change of ours under way.
+#[derive(Debug)]
+pub(crate) struct Change<'a> {
+    object: &'a Object,
+    stale_by: StaleBy,
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.object.update(|version| version.end_change(self.stale_by));
+    }
+}

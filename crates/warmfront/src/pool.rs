@@ -1,0 +1,335 @@
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use storage::{Clock, Layered, ObjectId, Origin, Spawn};
+
+use crate::answer::{Cached, Content, Metadata};
+use crate::counters::{Counter, Counters};
+use crate::datasets::{Dataset, DatasetCursor, Datasets};
+use crate::error::{EngineError, Result};
+use crate::flight::Flights;
+use crate::key::{Key, Part};
+use crate::memory::Memory;
+use crate::meter::Meter;
+use crate::object::{OBJECT_CHARGE_BYTES, Object, Place, Tenant};
+use crate::objects::Objects;
+use crate::property::{CacheLevel, Properties};
+use crate::version::Version;
+
+/// Directories that lie deeper than this are treated as belonging to the root's dataset.
+const DEPTH_MAX: usize = 4096;
+
+/// What a pool is made of.
+pub struct PoolOptions {
+    /// Its name.
+    pub name: String,
+    /// The slow storage.
+    pub origin: Arc<dyn Origin>,
+    /// The datasets with their properties.
+    pub datasets: Datasets,
+    /// The ARC that the pool shares.
+    pub memory: Arc<Memory>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Where prefetching and priming go on beside the callers.
+    pub spawn: Arc<dyn Spawn>,
+    /// Refuse every change.
+    pub read_only: bool,
+}
+
+/// What stands above the engine and caches its answers: the kernel, behind the FUSE door.
+pub trait Invalidation: Send + Sync {
+    /// Everything known of the object, contents and attributes, must be asked for again.
+    fn expire_object(&self, object: ObjectId);
+    /// What `name` in `parent` leads to must be asked for again.
+    fn expire_name(&self, parent: ObjectId, name: &OsStr);
+}
+
+/// An origin behind its share of the ARC, with its datasets.
+///
+/// All calls of a file system are methods of this, of [`OpenFile`](crate::OpenFile) and of
+/// [`OpenDirectory`](crate::OpenDirectory). Objects are counted: each call that returns a
+/// [`Found`](crate::Found) counts one use, which [`forget`](Pool::forget) gives back.
+pub struct Pool {
+    name: String,
+    pub(crate) number: u32,
+    pub(crate) origin: Arc<dyn Origin>,
+    /// The same, with what it has been asked.
+    pub(crate) metered: Arc<Layered<Meter>>,
+    pub(crate) datasets: Datasets,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) spawn: Arc<dyn Spawn>,
+    pub(crate) read_only: bool,
+    pub(crate) objects: Objects,
+    pub(crate) flights: Flights,
+    pub(crate) prefetches: AtomicU64,
+    root: ObjectId,
+    counters: Mutex<BTreeMap<u32, (Arc<Dataset>, Arc<Counters>)>>,
+    /// Counts renamed directories: objects below have to work out their dataset again.
+    renames: AtomicU64,
+    invalidation: RwLock<Option<Arc<dyn Invalidation>>>,
+}
+
+impl Pool {
+    /// Looks at the origin's top directory and makes the pool.
+    ///
+    /// # Errors
+    /// When the origin does not answer.
+    pub async fn open(options: PoolOptions) -> Result<Arc<Pool>> {
+        let metered = Arc::new(Layered::new(options.origin, Meter::default()));
+        let entry = metered.root().await?;
+        let pool = Pool {
+            name: options.name,
+            number: options.memory.next_pool(),
+            origin: metered.clone(),
+            metered,
+            datasets: options.datasets,
+            memory: options.memory,
+            clock: options.clock,
+            spawn: options.spawn,
+            read_only: options.read_only,
+            objects: Objects::default(),
+            flights: Flights::default(),
+            prefetches: AtomicU64::new(0),
+            root: entry.object,
+            counters: Mutex::default(),
+            renames: AtomicU64::new(0),
+            invalidation: RwLock::default(),
+        };
+        let place = pool.place_in(None, pool.datasets.root());
+        let record_bytes = place.tenant.properties().recordsize;
+        let version = Version::new(entry.attributes, record_bytes, pool.now());
+        pool.objects.get_or_make(entry.object, || Object::new(entry.object, place, version));
+        Ok(Arc::new(pool))
+    }
+
+    /// The pool's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The top directory. It is always in use.
+    pub fn root(&self) -> ObjectId {
+        self.root
+    }
+
+    /// The datasets with their properties. Changes take effect at the next access.
+    pub fn datasets(&self) -> &Datasets {
+        &self.datasets
+    }
+
+    /// The ARC that the pool shares with others.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// Whether every change is refused.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Says who has to be told when answers given before are not valid any more.
+    pub fn set_invalidation(&self, invalidation: Arc<dyn Invalidation>) {
+        *self.invalidation.write() = Some(invalidation);
+    }
+
+    /// Tells whoever stands above to ask for everything again: to be called after a change of
+    /// properties.
+    pub fn expire_all(&self) {
+        let Some(invalidation) = self.invalidation.read().clone() else {
+            return;
+        };
+        for object in self.objects.all() {
+            if let Some((parent, name)) = object.place().parent {
+                invalidation.expire_name(parent, &name);
+            }
+            invalidation.expire_object(object.id);
+        }
+    }
+
+    /// Gives back `count` uses of `object`.
+    pub fn forget(&self, object: ObjectId, count: u64) {
+        if object != self.root {
+            self.release(object, count);
+        }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// Fails when the pool must not be changed.
+    pub(crate) fn writable(&self) -> Result<()> {
+        if self.read_only { Err(EngineError::ReadOnly) } else { Ok(()) }
+    }
+
+    /// The object, which must be in use.
+    pub(crate) fn object(&self, id: ObjectId) -> Result<Arc<Object>> {
+        self.objects.get(id).ok_or(EngineError::UnknownObject(id))
+    }
+
+    /// The dataset that the object belongs to now, with its counters.
+    pub(crate) fn tenant(&self, object: &Object) -> Tenant {
+        let epoch = self.epoch();
+        if let Some(tenant) = object.tenant_in(epoch) {
+            return tenant;
+        }
+        let parent = object.place().parent;
+        let place = self.place_in(parent.clone(), self.cursor(parent));
+        object.set_place(place.clone());
+        place.tenant
+    }
+
+    /// The properties that hold for the object now.
+    pub(crate) fn properties(&self, object: &Object) -> Properties {
+        self.tenant(object).properties()
+    }
+
+    /// The place of `name` in the directory `parent`.
+    pub(crate) fn place(&self, parent: &Object, name: &OsStr) -> Place {
+        self.tenant(parent);
+        let cursor = parent.place().cursor.child(name);
+        self.place_in(Some((parent.id, Arc::from(name))), cursor)
+    }
+
+    /// The place of an object without a name in the directory `parent`.
+    pub(crate) fn unnamed_place(&self, parent: &Object) -> Place {
+        self.tenant(parent);
+        Place { parent: None, ..parent.place() }
+    }
+
+    /// Says that a directory has moved, with all below it.
+    pub(crate) fn directory_moved(&self) {
+        self.renames.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn epoch(&self) -> u64 {
+        self.datasets.epoch().wrapping_add(self.renames.load(Ordering::Relaxed))
+    }
+
+    fn place_in(&self, parent: Option<(ObjectId, Arc<OsStr>)>, cursor: DatasetCursor) -> Place {
+        let dataset = cursor.dataset();
+        let counters = self.counters_of(&dataset);
+        Place { parent, cursor, tenant: Tenant { dataset, counters }, epoch: self.epoch() }
+    }
+
+    /// Walks up to the root and down again to find the dataset of a name.
+    fn cursor(&self, mut parent: Option<(ObjectId, Arc<OsStr>)>) -> DatasetCursor {
+        let mut names = Vec::new();
+        while let Some((directory, name)) = parent {
+            names.push(name);
+            if names.len() > DEPTH_MAX {
+                return self.datasets.root();
+            }
+            parent = self.objects.get(directory).and_then(|object| object.place().parent);
+        }
+        names.iter().rev().fold(self.datasets.root(), |cursor, name| cursor.child(name))
+    }
+
+    fn counters_of(&self, dataset: &Arc<Dataset>) -> Arc<Counters> {
+        let mut counters = self.counters.lock();
+        let entry =
+            counters.entry(dataset.id()).or_insert_with(|| (dataset.clone(), Arc::default()));
+        entry.1.clone()
+    }
+
+    /// Datasets that have been used, with their counters.
+    pub(crate) fn tenants(&self) -> Vec<Tenant> {
+        let counters = self.counters.lock();
+        counters
+            .values()
+            .map(|(dataset, counters)| Tenant {
+                dataset: dataset.clone(),
+                counters: counters.clone(),
+            })
+            .collect()
+    }
+
+    /// The object with one more use, and whether it was not in use before; then it starts with
+    /// `place` and `version`.
+    ///
+    /// The caller brings a reference that the origin has counted. One is kept for each object in
+    /// use, any further one is given back.
+    pub(crate) fn use_object(
+        &self,
+        id: ObjectId,
+        place: Place,
+        version: Version,
+    ) -> (Arc<Object>, bool) {
+        let name_bytes = place.parent.as_ref().map_or(0, |(_, name)| name.len());
+        let (object, made) = self.objects.get_or_make(id, || Object::new(id, place, version));
+        if made {
+            self.memory.charge_for_good(OBJECT_CHARGE_BYTES + name_bytes as u64);
+        } else {
+            self.origin.forget(id, 1);
+        }
+        (object, made)
+    }
+
+    /// Takes uses away; the last one moves what is known into the ARC.
+    pub(crate) fn release(&self, id: ObjectId, count: u64) {
+        let Some(object) = self.objects.release(id, count) else {
+            return;
+        };
+        let place = object.place();
+        let version = object.version();
+        if version.attributes.links > 0 && place.parent.is_some() {
+            self.keep(&place.tenant, id, Part::Attributes, Content::Attributes(version), true);
+        }
+        let name_bytes = place.parent.as_ref().map_or(0, |(_, name)| name.len());
+        self.memory.discharge(OBJECT_CHARGE_BYTES + name_bytes as u64);
+        self.origin.forget(id, 1);
+    }
+
+    /// Puts a metadata answer into the ARC, as `primarycache` allows.
+    pub(crate) fn keep(
+        &self,
+        tenant: &Tenant,
+        object: ObjectId,
+        part: Part<'_>,
+        content: Content,
+        demanded: bool,
+    ) {
+        if tenant.properties().primarycache == CacheLevel::None {
+            tenant.counters.add(Counter::UncachedPrimarycache, 1);
+            return;
+        }
+        let now = self.now();
+        let value = Cached::Metadata(Arc::new(Metadata { checked_at: now, content }));
+        let charge = arc::Charge {
+            bytes: value.charged_bytes() as u64,
+            class: arc::Class::Metadata,
+            kind: if demanded { arc::Kind::Demand } else { arc::Kind::Prefetch },
+            tenant: tenant.dataset.id(),
+        };
+        let key = Key::metadata(self.number, object, part);
+        if self.memory.cache.insert(key, value, charge, now).is_err() {
+            tenant.counters.add(Counter::UncachedTooLarge, 1);
+        }
+    }
+
+    /// A metadata answer from the ARC, however old.
+    pub(crate) fn kept(&self, object: ObjectId, part: Part<'_>) -> Option<Arc<Metadata>> {
+        let key = Key::metadata(self.number, object, part);
+        match self.memory.cache.get(&key, self.now())? {
+            Cached::Metadata(metadata) => Some(metadata),
+            Cached::Data(_) => None,
+        }
+    }
+
+    /// Drops a metadata answer.
+    pub(crate) fn drop_kept(&self, object: ObjectId, part: Part<'_>) {
+        self.memory.cache.remove(&Key::metadata(self.number, object, part));
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Pool").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,359 @@
+use std::ops::ControlFlow;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::channel::oneshot;
+use futures::future::join_all;
+use serde::{Deserialize, Serialize};
+use storage::{Kind, ObjectId, OpenMode};
+
+use crate::counters::Counter;
+use crate::error::{EngineError, Result};
+use crate::file::OpenFile;
+use crate::lookup::Found;
+use crate::pool::Pool;
+use crate::property::CacheLevel;
+
+/// Bytes that one call fetches.
+const CHUNK_BYTES: u64 = 4 << 20;
+/// Calls under way at a time.
+const CHUNKS_AT_ONCE: usize = 4;
+/// Directories that lie deeper than this are not primed.
+const DEPTH_MAX: usize = 1024;
+/// Errors that are told one by one; the rest are counted.
+const ERRORS_TOLD_MAX: usize = 16;
+/// Part of the ARC, in sixteenths, that priming may fill with contents.
+const FILL_SIXTEENTHS: u64 = 15;
+
+/// What to bring into the cache, and how.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct PrimeRequest {
+    /// Files and directories, relative to the pool's top; directories with all below them.
+    pub paths: Vec<PathBuf>,
+    /// Bytes a second that the origin may be read at; unbounded if absent.
+    pub rate_bytes_per_second: Option<u64>,
+    /// Only find out how much there is and how much of it fits.
+    pub dry_run: bool,
+}
+
+/// How far priming has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrimeProgress {
+    /// Files found so far.
+    pub files: u64,
+    /// Bytes to be dealt with, once all files have been found; zero before.
+    pub bytes_total: u64,
+    /// Bytes dealt with: fetched, found in the cache, or failed.
+    pub bytes_done: u64,
+    /// Bytes fetched from the origin.
+    pub bytes_fetched: u64,
+}
+
+/// What priming has done, or on a dry run would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrimeReport {
+    /// Files found.
+    pub files: u64,
+    /// Directories found.
+    pub directories: u64,
+    /// Bytes in the files found.
+    pub bytes_found: u64,
+    /// Bytes not wanted because their dataset does not cache contents.
+    pub bytes_excluded: u64,
+    /// Bytes of the rest that fit into the cache, cut at whole files.
+    pub bytes_fitting: u64,
+    /// Bytes that were in the cache already.
+    pub bytes_cached: u64,
+    /// Bytes fetched from the origin.
+    pub bytes_fetched: u64,
+    /// Bytes that the cache can hold at its present size.
+    pub bytes_capacity: u64,
+    /// Whether the caller stopped it; what was fetched stays, and a repetition goes on from there.
+    pub interrupted: bool,
+    /// What could not be read, with the reason; at most a few, see `errors_total`.
+    pub errors: Vec<String>,
+    /// Number of files and directories that could not be read.
+    pub errors_total: u64,
+}
+
+impl PrimeReport {
+    /// Whether everything that was wanted fits.
+    pub fn all_fits(&self) -> bool {
+        self.bytes_fitting == self.bytes_found - self.bytes_excluded
+    }
+
+    fn failed(&mut self, path: &Path, error: &EngineError) {
+        self.errors_total += 1;
+        if self.errors.len() < ERRORS_TOLD_MAX {
+            self.errors.push(format!("{}: {error}", path.display()));
+        }
+    }
+}
+
+/// A file to be primed.
+#[derive(Debug)]
+struct Target {
+    object: ObjectId,
+    path: PathBuf,
+    bytes: u64,
+}
+
+type Progress<'a> = &'a (dyn Fn(PrimeProgress) -> ControlFlow<()> + Sync);
+
+impl Pool {
+    /// Brings files into the cache on purpose: metadata of all, contents as far as they fit.
+    ///
+    /// Files are read in the order of their object ids, which for a file system on disks is close
+    /// to the order in which they lie there, in large parallel reads. What is cached already is
+    /// not read again, so that priming can be stopped and repeated. `progress` is called often;
+    /// when it says break, priming stops.
+    ///
+    /// # Errors
+    /// When one of the paths cannot be found. Errors further down are counted in the report.
+    pub async fn prime(
+        self: &Arc<Self>,
+        request: PrimeRequest,
+        progress: Progress<'_>,
+    ) -> Result<PrimeReport> {
+        let mut report = PrimeReport::default();
+        let mut targets = Vec::new();
+        for path in &request.paths {
+            let found = self.resolve(path).await?;
+            let outcome = self.find(found, path, &mut targets, &mut report, progress).await;
+            self.forget(found.object, 1);
+            if outcome.is_break() {
+                report.interrupted = true;
+                return Ok(report);
+            }
+        }
+        targets.sort_unstable_by(|a, b| (a.object, &a.path).cmp(&(b.object, &b.path)));
+        targets.dedup_by_key(|target| target.object);
+        report.files = targets.len() as u64;
+        report.bytes_found =
+            targets.iter().map(|target| target.bytes).sum::<u64>() + report.bytes_excluded;
+        report.bytes_capacity = self.memory.cache.capacity_bytes() / 16 * FILL_SIXTEENTHS;
+        let mut fitting = 0;
+        targets.retain(|target| {
+            let fits = fitting + target.bytes <= report.bytes_capacity;
+            fitting += if fits { target.bytes } else { 0 };
+            fits
+        });
+        report.bytes_fitting = fitting;
+        if !request.dry_run {
+            self.fill(&targets, &request, &mut report, progress).await;
+        }
+        Ok(report)
+    }
+
+    /// The object at a path relative to the top, with a use of it. Symbolic links are not followed.
+    ///
+    /// # Errors
+    /// [`EngineError::BadPath`] when the path leads out of the pool.
+    pub async fn resolve(&self, path: &Path) -> Result<Found> {
+        let mut found = self.found_root();
+        for component in path.components() {
+            let name = match component {
+                Component::Normal(name) => name,
+                Component::CurDir | Component::RootDir => continue,
+                _ => {
+                    self.forget(found.object, 1);
+                    return Err(EngineError::BadPath(path.to_owned()));
+                }
+            };
+            let next = self.lookup(found.object, name).await;
+            self.forget(found.object, 1);
+            found = next?;
+        }
+        Ok(found)
+    }
+
+    /// Collects the files at and below `found`, warming metadata on the way.
+    async fn find(
+        self: &Arc<Self>,
+        found: Found,
+        path: &Path,
+        targets: &mut Vec<Target>,
+        report: &mut PrimeReport,
+        progress: Progress<'_>,
+    ) -> ControlFlow<()> {
+        let mut stack: Vec<PathBuf> = Vec::new();
+        self.sort_in(&found, path.to_owned(), targets, report, &mut stack);
+        while let Some(path) = stack.pop() {
+            if let Err(error) = self.walk_in(&path, targets, report, &mut stack).await {
+                report.failed(&path, &error);
+            }
+            progress(PrimeProgress { files: targets.len() as u64, ..PrimeProgress::default() })?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Takes in the entries of one directory.
+    async fn walk_in(
+        self: &Arc<Self>,
+        path: &Path,
+        targets: &mut Vec<Target>,
+        report: &mut PrimeReport,
+        stack: &mut Vec<PathBuf>,
+    ) -> Result<()> {
+        let found = self.resolve(path).await?;
+        let opened = self.open_directory(found.object).await;
+        self.forget(found.object, 1);
+        let directory = opened?;
+        report.directories += 1;
+        let entries = directory.entries().await?;
+        for (index, entry) in entries.iter().enumerate() {
+            if let Some(found) = directory.found(index).await {
+                self.sort_in(&found, path.join(&entry.name), targets, report, stack);
+                self.forget(found.object, 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn sort_in(
+        &self,
+        found: &Found,
+        path: PathBuf,
+        targets: &mut Vec<Target>,
+        report: &mut PrimeReport,
+        stack: &mut Vec<PathBuf>,
+    ) {
+        let bytes = found.attributes.size;
+        match found.attributes.kind {
+            Kind::Directory if path.components().count() <= DEPTH_MAX => stack.push(path),
+            Kind::File if self.caches_contents(found.object) => {
+                targets.push(Target { object: found.object, path, bytes });
+            }
+            Kind::File => report.bytes_excluded += bytes,
+            _ => {}
+        }
+    }
+
+    fn caches_contents(&self, id: ObjectId) -> bool {
+        self.objects
+            .get(id)
+            .is_some_and(|object| self.properties(&object).primarycache == CacheLevel::All)
+    }
+
+    /// Fetches the contents of the targets.
+    async fn fill(
+        self: &Arc<Self>,
+        targets: &[Target],
+        request: &PrimeRequest,
+        report: &mut PrimeReport,
+        progress: Progress<'_>,
+    ) {
+        let started = self.now();
+        let fetched = Arc::new(AtomicU64::new(0));
+        let mut done = 0;
+        let mut batch = Batch::default();
+        for target in targets {
+            let file = match self.open_target(target).await {
+                Ok(file) => file,
+                Err(error) => {
+                    report.failed(&target.path, &error);
+                    done += target.bytes;
+                    continue;
+                }
+            };
+            for chunk_start in (0..target.bytes).step_by(CHUNK_BYTES as usize) {
+                let chunk = chunk_start..(chunk_start + CHUNK_BYTES).min(target.bytes);
+                batch.push(self, &file, chunk.clone(), &fetched);
+                done += chunk.end - chunk.start;
+                if batch.is_full() {
+                    batch.finish().await;
+                    let bytes_fetched = fetched.load(Ordering::Relaxed);
+                    self.keep_to_rate(started, bytes_fetched, request).await;
+                    let now = PrimeProgress {
+                        files: report.files,
+                        bytes_total: report.bytes_fitting,
+                        bytes_done: done,
+                        bytes_fetched,
+                    };
+                    if progress(now).is_break() {
+                        report.interrupted = true;
+                        report.bytes_fetched = bytes_fetched;
+                        return;
+                    }
+                }
+            }
+        }
+        batch.finish().await;
+        report.bytes_fetched = fetched.load(Ordering::Relaxed);
+        report.bytes_cached = done.saturating_sub(report.bytes_fetched);
+        let _ = progress(PrimeProgress {
+            files: report.files,
+            bytes_total: report.bytes_fitting,
+            bytes_done: done,
+            bytes_fetched: report.bytes_fetched,
+        });
+    }
+
+    async fn open_target(self: &Arc<Self>, target: &Target) -> Result<Arc<OpenFile>> {
+        let found = self.resolve(&target.path).await?;
+        let mode = OpenMode { read: true, ..OpenMode::default() };
+        let file = self.open_file(found.object, mode).await;
+        self.forget(found.object, 1);
+        file
+    }
+
+    /// Waits until as much time has passed as the bytes may take.
+    async fn keep_to_rate(&self, started: Duration, bytes: u64, request: &PrimeRequest) {
+        let Some(rate) = request.rate_bytes_per_second.filter(|rate| *rate > 0) else {
+            return;
+        };
+        let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
+        let ahead = due.saturating_sub(self.now().saturating_sub(started));
+        if !ahead.is_zero() {
+            self.clock.sleep(ahead).await;
+        }
+    }
+
+    fn found_root(&self) -> Found {
+        let root = self
+            .objects
+            .get_used(self.root())
+            .expect("the root is in use for as long as the pool exists");
+        self.found(&root, &root.version(), self.now())
+    }
+}
+
+/// Chunks under way.
+#[derive(Default)]
+struct Batch {
+    under_way: Vec<oneshot::Receiver<()>>,
+}
+
+impl Batch {
+    fn push(
+        &mut self,
+        pool: &Arc<Pool>,
+        file: &Arc<OpenFile>,
+        chunk: std::ops::Range<u64>,
+        fetched: &Arc<AtomicU64>,
+    ) {
+        let (done, wait) = oneshot::channel();
+        let (file, fetched) = (file.clone(), fetched.clone());
+        pool.spawn.spawn(Box::pin(async move {
+            let tenant = file.tenant();
+            let layout = file.object.layout(tenant.properties().recordsize);
+            let records = layout.records(chunk.start..chunk.end.min(layout.size));
+            let count = file.bring_in(&tenant, &layout, records, arc::Kind::Prime).await;
+            tenant.counters.add(Counter::PrimedRecords, count);
+            let bytes = (count * layout.record_bytes).min(chunk.end - chunk.start);
+            fetched.fetch_add(bytes, Ordering::Relaxed);
+            let _ = done.send(());
+        }));
+        self.under_way.push(wait);
+    }
+
+    fn is_full(&self) -> bool {
+        self.under_way.len() >= CHUNKS_AT_ONCE
+    }
+
+    async fn finish(&mut self) {
+        join_all(self.under_way.drain(..)).await;
+    }
+}

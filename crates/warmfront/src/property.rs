@@ -1,0 +1,421 @@
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::size::{HumanSize, parse_size};
+
+/// What of a dataset is kept in RAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheLevel {
+    /// Contents and metadata.
+    All,
+    /// Only metadata.
+    Metadata,
+    /// Nothing.
+    None,
+}
+
+/// What is fetched before it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrefetchLevel {
+    /// Contents ahead of sequential readers, and attributes ahead of readers of directories.
+    All,
+    /// Only attributes.
+    Metadata,
+    /// Nothing.
+    None,
+}
+
+/// When it is checked whether somebody else has changed the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coherence {
+    /// Never: nobody else writes.
+    Exclusive,
+    /// At each open.
+    Open,
+    /// When the last check is older than this.
+    Ttl(Duration),
+}
+
+/// The effective properties of a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Properties {
+    /// What is kept in RAM.
+    pub primarycache: CacheLevel,
+    /// Bytes in a record.
+    pub recordsize: u64,
+    /// What is fetched before it is asked for.
+    pub prefetch: PrefetchLevel,
+    /// Whether records are let go behind a sequential reader.
+    pub freebehind: bool,
+    /// Bytes that are fetched ahead of a sequential reader at most.
+    pub readahead: u64,
+    /// When it is checked whether somebody else has changed the origin.
+    pub coherence: Coherence,
+    /// Whether reads bypass the page cache below us.
+    pub directio: bool,
+    /// Whether the kernel may keep pages above us.
+    pub pagecache: bool,
+}
+
+/// One property: its name, values, default, words, and how it is set.
+#[derive(Debug)]
+pub struct Property {
+    /// Name.
+    pub name: &'static str,
+    /// The values that it takes, as a pattern for people.
+    pub values: &'static str,
+    /// The value where nothing is set.
+    pub default: &'static str,
+    /// What it decides, in one line.
+    pub help: &'static str,
+    /// What it decides, in full.
+    pub long_help: &'static str,
+    apply: fn(&str, &mut Properties) -> Option<()>,
+    show: fn(&Properties) -> String,
+}
+
+/// Why a property was not set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PropertyError {
+    /// There is no property of that name.
+    #[error("there is no property `{name}`{}; the properties are {}",
+        nearest(name, PROPERTIES.iter().map(|property| property.name)), names())]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The property does not take that value.
+    #[error("`{value}` is not a value of {property}{}; it takes {values}",
+        nearest(value, values.split(['|', ' '])))]
+    Value {
+        /// The property.
+        property: &'static str,
+        /// The value.
+        value: String,
+        /// The values that it takes.
+        values: &'static str,
+    },
+    /// A setting without a value.
+    #[error("`{text}` is not a setting; write it as property=value")]
+    Form {
+        /// The text.
+        text: String,
+    },
+}
+
+fn on_off(value: &str) -> Option<bool> {
+    match value {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn show_on_off(value: bool) -> String {
+    if value { "on" } else { "off" }.to_string()
+}
+
+/// All properties.
+pub const PROPERTIES: &[Property] = &[
+    Property {
+        name: "primarycache",
+        values: "all|metadata|none",
+        default: "all",
+        help: "what is kept in RAM",
+        long_help: "What is kept in RAM: file contents and metadata, only metadata (attributes, \
+            names, listings, link targets, extended attributes), or nothing. What is not kept is \
+            read from the origin each time, one whole record at a time: set recordsize to what \
+            the application reads first.",
+        apply: |value, properties| {
+            properties.primarycache = match value {
+                "all" => CacheLevel::All,
+                "metadata" => CacheLevel::Metadata,
+                "none" => CacheLevel::None,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |properties| properties.primarycache.to_string(),
+    },
+    Property {
+        name: "recordsize",
+        values: "4K to 1M, a power of two",
+        default: "128K",
+        help: "bytes in a record, the unit of reading and caching",
+        long_help: "Bytes in a record, the unit of reading from the origin and of caching. Large \
+            records suit files that are read in sequence; a database is best served with its own \
+            page size. A change drops what is cached of the files concerned.",
+        apply: |value, properties| {
+            let bytes = parse_size(value).ok()?;
+            let fits = bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes);
+            properties.recordsize = fits.then_some(bytes)?;
+            Some(())
+        },
+        show: |properties| HumanSize(properties.recordsize).to_string(),
+    },
+    Property {
+        name: "prefetch",
+        values: "all|metadata|none",
+        default: "all",
+        help: "what is fetched before it is asked for",
+        long_help: "What is fetched before it is asked for: contents ahead of sequential readers \
+            and attributes ahead of readers of directories, only attributes, or nothing.",
+        apply: |value, properties| {
+            properties.prefetch = match value {
+                "all" => PrefetchLevel::All,
+                "metadata" => PrefetchLevel::Metadata,
+                "none" => PrefetchLevel::None,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |properties| {
+            match properties.prefetch {
+                PrefetchLevel::All => "all",
+                PrefetchLevel::Metadata => "metadata",
+                PrefetchLevel::None => "none",
+            }
+            .to_string()
+        },
+    },
+    Property {
+        name: "freebehind",
+        values: "on|off",
+        default: "off",
+        help: "let go of what a sequential reader has passed",
+        long_help: "Whether the records that a sequential reader has passed are let go at once, \
+            so that a stream does not push other things out of the cache. As freebehind of UFS.",
+        apply: |value, properties| {
+            properties.freebehind = on_off(value)?;
+            Some(())
+        },
+        show: |properties| show_on_off(properties.freebehind),
+    },
+    Property {
+        name: "readahead",
+        values: "0 to 64M",
+        default: "8M",
+        help: "bytes that are fetched ahead of a sequential reader at most",
+        long_help: "How far ahead of a sequential reader contents are fetched at most. The \
+            distance starts small and grows only as long as reads still have to wait.",
+        apply: |value, properties| {
+            properties.readahead = parse_size(value).ok().filter(|bytes| *bytes <= 64 << 20)?;
+            Some(())
+        },
+        show: |properties| HumanSize(properties.readahead).to_string(),
+    },
+    Property {
+        name: "coherence",
+        values: "exclusive|open|ttl=SECONDS",
+        default: "open",
+        help: "when it is checked whether somebody else has changed the origin",
+        long_help: "When it is checked whether somebody else has changed the origin: never, \
+            because nobody else writes to it; at each open of a file or directory; or when the \
+            last check is older than so many seconds.",
+        apply: |value, properties| {
+            properties.coherence = match value.split_once('=') {
+                None if value == "exclusive" => Coherence::Exclusive,
+                None if value == "open" => Coherence::Open,
+                Some(("ttl", seconds)) => {
+                    let seconds: f64 = seconds.parse().ok()?;
+                    let sane = (0.0..=TTL_SECONDS_MAX).contains(&seconds);
+                    Coherence::Ttl(Duration::from_secs_f64(sane.then_some(seconds)?))
+                }
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |properties| properties.coherence.to_string(),
+    },
+    Property {
+        name: "directio",
+        values: "on|off",
+        default: "on",
+        help: "read the origin past the kernel's page cache",
+        long_help: "Whether the origin is read with O_DIRECT, where its file system can, so that \
+            the kernel does not keep a second copy of what the ARC keeps. As forcedirectio of UFS.",
+        apply: |value, properties| {
+            properties.directio = on_off(value)?;
+            Some(())
+        },
+        show: |properties| show_on_off(properties.directio),
+    },
+    Property {
+        name: "pagecache",
+        values: "on|off",
+        default: "off",
+        help: "let the kernel keep pages above the ARC",
+        long_help: "Whether the kernel may keep pages of files above the ARC. Repeated reads then \
+            run at the speed of local files, but hot data is held twice, outside the ceiling, and \
+            the ARC does not see those reads.",
+        apply: |value, properties| {
+            properties.pagecache = on_off(value)?;
+            Some(())
+        },
+        show: |properties| show_on_off(properties.pagecache),
+    },
+];
+
+/// The longest trust that `coherence=ttl=` can give: a year.
+const TTL_SECONDS_MAX: f64 = 366.0 * 24.0 * 3600.0;
+
+impl Property {
+    /// The property of that name.
+    ///
+    /// # Errors
+    /// [`PropertyError::Unknown`], which lists the names there are.
+    pub fn by_name(name: &str) -> Result<&'static Property, PropertyError> {
+        PROPERTIES
+            .iter()
+            .find(|property| property.name == name)
+            .ok_or_else(|| PropertyError::Unknown { name: name.to_string() })
+    }
+
+    /// Sets the property among the others.
+    ///
+    /// # Errors
+    /// [`PropertyError::Value`], which lists the values there are.
+    pub fn apply(&self, value: &str, properties: &mut Properties) -> Result<(), PropertyError> {
+        (self.apply)(value, properties).ok_or_else(|| PropertyError::Value {
+            property: self.name,
+            value: value.to_string(),
+            values: self.values,
+        })
+    }
+
+    /// The value, as it may be given again.
+    pub fn show(&self, properties: &Properties) -> String {
+        (self.show)(properties)
+    }
+}
+
+/// Reads `property=value`, checking both.
+///
+/// # Errors
+/// When there is no such property or value.
+pub fn parse_setting(text: &str) -> Result<(&'static Property, String), PropertyError> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| PropertyError::Form { text: text.to_string() })?;
+    let property = Property::by_name(name.trim())?;
+    let value = value.trim();
+    property.apply(value, &mut Properties::default())?;
+    Ok((property, value.to_string()))
+}
+
+impl Default for Properties {
+    fn default() -> Properties {
+        let mut properties = Properties {
+            primarycache: CacheLevel::All,
+            recordsize: 128 << 10,
+            prefetch: PrefetchLevel::All,
+            freebehind: false,
+            readahead: 0,
+            coherence: Coherence::Open,
+            directio: true,
+            pagecache: false,
+        };
+        for property in PROPERTIES {
+            property
+                .apply(property.default, &mut properties)
+                .expect("the default of a property is one of its values");
+        }
+        properties
+    }
+}
+
+impl fmt::Display for CacheLevel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            CacheLevel::All => "all",
+            CacheLevel::Metadata => "metadata",
+            CacheLevel::None => "none",
+        })
+    }
+}
+
+impl fmt::Display for Coherence {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Coherence::Exclusive => formatter.write_str("exclusive"),
+            Coherence::Open => formatter.write_str("open"),
+            Coherence::Ttl(ttl) => write!(formatter, "ttl={}", ttl.as_secs_f64()),
+        }
+    }
+}
+
+impl Serialize for Property {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut fields = serializer.serialize_struct("Property", 4)?;
+        fields.serialize_field("name", self.name)?;
+        fields.serialize_field("values", self.values)?;
+        fields.serialize_field("default", self.default)?;
+        fields.serialize_field("help", self.help)?;
+        fields.end()
+    }
+}
+
+/// Least likeness at which a name is suggested.
+const LIKENESS_MIN: f64 = 0.7;
+
+fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
+    candidates
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map_or(String::new(), |(_, candidate)| format!(" (did you mean `{candidate}`?)"))
+}
+
+fn names() -> String {
+    PROPERTIES.iter().map(|property| property.name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_property_takes_its_default_and_shows_it() {
+        let properties = Properties::default();
+        for property in PROPERTIES {
+            assert_eq!(property.show(&properties), property.default, "{}", property.name);
+        }
+    }
+
+    #[test]
+    fn values_are_taken_and_shown_again() {
+        let cases = [
+            ("primarycache", "metadata"),
+            ("recordsize", "16K"),
+            ("prefetch", "none"),
+            ("freebehind", "on"),
+            ("readahead", "0"),
+            ("coherence", "ttl=2.5"),
+            ("coherence", "exclusive"),
+            ("directio", "off"),
+            ("pagecache", "on"),
+        ];
+        for (name, value) in cases {
+            let mut properties = Properties::default();
+            let property = Property::by_name(name).expect("it is in the table");
+            property.apply(value, &mut properties).expect("it is a value");
+            assert_eq!(property.show(&properties), value);
+        }
+    }
+
+    #[test]
+    fn wrong_names_and_values_are_told_with_the_right_ones() {
+        let error = parse_setting("primarycahe=all").expect_err("misspelt").to_string();
+        assert!(error.contains("did you mean `primarycache`?"), "{error}");
+        let error = parse_setting("primarycache=metdata").expect_err("misspelt").to_string();
+        assert!(error.contains("did you mean `metadata`?"), "{error}");
+        assert!(error.contains("all|metadata|none"), "{error}");
+        for setting in ["recordsize=3K", "recordsize=2M", "readahead=65M", "coherence=ttl=-1"] {
+            assert!(parse_setting(setting).is_err(), "{setting}");
+        }
+        assert!(parse_setting("primarycache").is_err());
+    }
+}

@@ -1,0 +1,287 @@
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::answer::Cached;
+use crate::counters::Counter;
+use crate::error::Result;
+use crate::file::OpenFile;
+use crate::flight::{Claim, Flight, Lead};
+use crate::object::{Layout, Tenant};
+use crate::property::CacheLevel;
+use crate::record::{Pieces, Record};
+use crate::version::StaleBy;
+
+/// The largest read that is asked of the origin in one call.
+pub(crate) const ORIGIN_READ_BYTES_MAX: u64 = 4 << 20;
+/// Times that a read starts anew because the caller it joined gave up.
+const ATTEMPTS_MAX: usize = 8;
+
+/// Where a record of a read comes from.
+enum Source {
+    Ready(Arc<Record>),
+    /// Another caller fetches it.
+    Joined(u64, Arc<Flight>),
+    /// This caller fetches it; the place in the list of what it fetches.
+    Led(usize),
+}
+
+impl OpenFile {
+    /// Reads `length` bytes at `offset` if all of them are in RAM. Waits for nothing.
+    ///
+    /// `None` says that [`read`](OpenFile::read) has to be called.
+    pub fn read_cached(self: &Arc<Self>, offset: u64, length: usize) -> Option<Pieces> {
+        let tenant = self.tenant();
+        let properties = tenant.properties();
+        if properties.primarycache != CacheLevel::All {
+            return None;
+        }
+        let now = self.pool.now();
+        if !self.object.version().is_readable(properties.coherence, now) {
+            return None;
+        }
+        let layout = self.object.layout(properties.recordsize);
+        let range = clamp(offset, length, &layout);
+        if self.object.ranges.is_being_written(layout.widened(&range)) {
+            return None;
+        }
+        let mut pieces = Pieces::default();
+        for number in layout.records(range.clone()) {
+            let record = self.cached(&layout, number, now)?;
+            pieces.push(record, within(&layout, number, &range));
+        }
+        let records = layout.records(range.clone());
+        tenant.counters.add(Counter::DemandDataHits, records.end - records.start);
+        tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
+        self.accessed(&tenant, &layout, range, false, now);
+        Some(pieces)
+    }
+
+    /// Reads `length` bytes at `offset`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// When a record is not cached and the origin cannot give it.
+    pub async fn read(self: &Arc<Self>, offset: u64, length: usize) -> Result<Pieces> {
+        let tenant = self.tenant();
+        let properties = tenant.properties();
+        let now = self.pool.now();
+        if !self.object.version().is_readable(properties.coherence, now) {
+            self.pool.check(&self.object, Some(self)).await?;
+        }
+        let layout = self.object.layout(properties.recordsize);
+        let wanted = offset..offset.saturating_add(length as u64);
+        let guard = self.object.ranges.shared(layout.widened(&wanted)).await;
+        // What was true before the wait may have changed in it.
+        let layout = self.object.layout(properties.recordsize);
+        let range = clamp(offset, length, &layout);
+        let (pieces, waited) = self.gather(&tenant, &layout, range.clone()).await?;
+        drop(guard);
+        tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
+        self.accessed(&tenant, &layout, range, waited, now);
+        Ok(pieces)
+    }
+
+    /// A record from RAM, if it is there with all its bytes.
+    fn cached(&self, layout: &Layout, number: u64, now: Duration) -> Option<Arc<Record>> {
+        let range = layout.record_range(number);
+        match self.pool.memory.cache.get(&self.key(layout, number), now)? {
+            Cached::Data(record) if record.bytes().len() as u64 >= range.end - range.start => {
+                Some(record)
+            }
+            _ => None,
+        }
+    }
+
+    /// Brings the records of `range` together. Says whether any had to be waited for.
+    async fn gather(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        layout: &Layout,
+        range: Range<u64>,
+    ) -> Result<(Pieces, bool)> {
+        let keeps = tenant.properties().primarycache == CacheLevel::All;
+        let now = self.pool.now();
+        let mut sources = Vec::new();
+        let mut leads = Vec::new();
+        for number in layout.records(range.clone()) {
+            let cached = if keeps { self.cached(layout, number, now) } else { None };
+            let source = match cached {
+                Some(record) => Source::Ready(record),
+                None => match self.pool.flights.claim(self.key(layout, number)) {
+                    Claim::Join(flight) => Source::Joined(number, flight),
+                    Claim::Lead(lead) => {
+                        leads.push((number, lead));
+                        Source::Led(leads.len() - 1)
+                    }
+                },
+            };
+            sources.push(source);
+        }
+        let hits = sources.iter().filter(|source| matches!(source, Source::Ready(_))).count();
+        let joined = sources.iter().filter(|source| matches!(source, Source::Joined(..))).count();
+        tenant.counters.add(Counter::DemandDataHits, hits as u64);
+        tenant.counters.add(Counter::DemandDataIohits, joined as u64);
+        tenant.counters.add(Counter::DemandDataMisses, leads.len() as u64);
+        let waited = joined + leads.len() > 0;
+
+        // What this caller has to fetch comes first: others wait for it.
+        let fetched = self.fetch(tenant, layout, leads, arc::Kind::Demand).await?;
+        let mut pieces = Pieces::default();
+        let first = layout.records(range.clone()).start;
+        for (index, source) in sources.into_iter().enumerate() {
+            let number = first + index as u64;
+            let record = match source {
+                Source::Ready(record) => record,
+                Source::Led(index) => fetched[index].clone(),
+                Source::Joined(number, flight) => match flight.landed().await {
+                    Some(record) => record?,
+                    None => self.take_over(tenant, layout, number).await?,
+                },
+            };
+            if !pieces.push(record, within(layout, number, &range)) {
+                // The file has become shorter at the origin.
+                break;
+            }
+        }
+        Ok((pieces, waited))
+    }
+
+    /// Fetches a record after the caller that was fetching it gave up.
+    async fn take_over(
+        &self,
+        tenant: &Tenant,
+        layout: &Layout,
+        number: u64,
+    ) -> Result<Arc<Record>> {
+        for _ in 0..ATTEMPTS_MAX {
+            match self.pool.flights.claim(self.key(layout, number)) {
+                Claim::Lead(lead) => {
+                    let leads = vec![(number, lead)];
+                    let mut fetched = self.fetch(tenant, layout, leads, arc::Kind::Demand).await?;
+                    return Ok(fetched.remove(0));
+                }
+                Claim::Join(flight) => {
+                    if let Some(record) = flight.landed().await {
+                        return record;
+                    }
+                }
+            }
+        }
+        Err(crate::EngineError::Interrupted)
+    }
+
+    /// Fetches records from the origin, neighbours in one call, and lands them.
+    pub(crate) async fn fetch(
+        &self,
+        tenant: &Tenant,
+        layout: &Layout,
+        leads: Vec<(u64, Lead<'_>)>,
+        kind: arc::Kind,
+    ) -> Result<Vec<Arc<Record>>> {
+        let run_max = (ORIGIN_READ_BYTES_MAX / layout.record_bytes).max(1) as usize;
+        let mut fetched = Vec::with_capacity(leads.len());
+        let mut leads = leads.into_iter().peekable();
+        while let Some((first, lead)) = leads.next() {
+            let mut run = vec![lead];
+            while run.len() < run_max
+                && let Some((_, lead)) =
+                    leads.next_if(|(number, _)| *number == first + run.len() as u64)
+            {
+                run.push(lead);
+            }
+            fetched.extend(self.fetch_run(tenant, layout, first, run, kind).await?);
+        }
+        Ok(fetched)
+    }
+
+    /// Fetches neighbouring records in one call.
+    async fn fetch_run(
+        &self,
+        tenant: &Tenant,
+        layout: &Layout,
+        first: u64,
+        leads: Vec<Lead<'_>>,
+        kind: arc::Kind,
+    ) -> Result<Vec<Arc<Record>>> {
+        let numbers = first..first + leads.len() as u64;
+        let lengths: Vec<u64> = numbers
+            .map(|number| {
+                let range = layout.record_range(number);
+                range.end - range.start
+            })
+            .collect();
+        let mut records: Vec<Record> =
+            lengths.iter().map(|length| Record::with_capacity(*length as usize)).collect();
+        let bytes: usize = records.iter().map(Record::charged_bytes).sum();
+        let charged = self.pool.memory.charge(bytes as u64);
+        let mut buffers: Vec<IoSliceMut<'_>> =
+            records.iter_mut().map(|record| IoSliceMut::new(record.buffer_mut())).collect();
+        let outcome = self.origin_file().read(first * layout.record_bytes, &mut buffers).await;
+        drop(buffers);
+        let mut left = match outcome {
+            Ok(count) => count as u64,
+            Err(error) => {
+                for lead in leads {
+                    lead.land(Err(error.clone().into()));
+                }
+                return Err(error.into());
+            }
+        };
+        if left < lengths.iter().sum() {
+            tracing::debug!(object = self.object.id.0, "shorter at the origin than it was known");
+            self.object.update(|version| version.expire(StaleBy::Attributes));
+        }
+        drop(charged);
+        let now = self.pool.now();
+        let mut fetched = Vec::with_capacity(records.len());
+        for ((mut record, length), lead) in records.into_iter().zip(lengths).zip(leads) {
+            record.set_length(length.min(left) as usize);
+            left -= length.min(left);
+            let record = Arc::new(record);
+            self.admit(tenant, lead.key(), &record, kind, now);
+            lead.land(Ok(record.clone()));
+            fetched.push(record);
+        }
+        Ok(fetched)
+    }
+
+    /// Puts a record into the ARC, as the properties and the budget allow.
+    pub(crate) fn admit(
+        &self,
+        tenant: &Tenant,
+        key: crate::key::Key,
+        record: &Arc<Record>,
+        kind: arc::Kind,
+        now: Duration,
+    ) {
+        if tenant.properties().primarycache != CacheLevel::All {
+            tenant.counters.add(Counter::UncachedPrimarycache, 1);
+            return;
+        }
+        let value = Cached::Data(record.clone());
+        let charge = arc::Charge {
+            bytes: value.charged_bytes() as u64,
+            class: arc::Class::Data,
+            kind,
+            tenant: tenant.dataset.id(),
+        };
+        if self.pool.memory.cache.insert(key, value, charge, now).is_err() {
+            tenant.counters.add(Counter::UncachedTooLarge, 1);
+        }
+    }
+}
+
+/// The bytes asked for, cut at the end of the object.
+fn clamp(offset: u64, length: usize, layout: &Layout) -> Range<u64> {
+    let end = offset.saturating_add(length as u64).min(layout.size);
+    offset.min(end)..end
+}
+
+/// The part of `range` that lies in record `number`, relative to the record.
+fn within(layout: &Layout, number: u64, range: &Range<u64>) -> Range<usize> {
+    let start = number * layout.record_bytes;
+    let from = range.start.saturating_sub(start);
+    let to = (range.end - start).min(layout.record_bytes);
+    from as usize..to as usize
+}

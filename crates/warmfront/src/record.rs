@@ -1,0 +1,102 @@
+use aligned_vec::{AVec, ConstAlign};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Buffers start at multiples of this many bytes, and are as long, so that `O_DIRECT` takes them.
+pub(crate) const ALIGNMENT_BYTES: usize = 4096;
+
+type Bytes = AVec<u8, ConstAlign<ALIGNMENT_BYTES>>;
+
+/// The contents of one record. Never changes once it is shared; the last record of an object may
+/// be short.
+#[derive(Debug, Clone)]
+pub struct Record {
+    buffer: Bytes,
+    length: usize,
+}
+
+impl Record {
+    /// A buffer for `capacity` bytes, rounded up to whole pages, with nothing in it yet.
+    pub(crate) fn with_capacity(capacity: usize) -> Record {
+        let capacity = capacity.next_multiple_of(ALIGNMENT_BYTES);
+        let mut buffer = Bytes::with_capacity(ALIGNMENT_BYTES, capacity);
+        buffer.resize(capacity, 0);
+        Record { buffer, length: 0 }
+    }
+
+    /// The whole buffer, to be filled.
+    pub(crate) fn buffer_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer
+    }
+
+    /// Says how many bytes of the buffer hold contents.
+    pub(crate) fn set_length(&mut self, length: usize) {
+        assert!(length <= self.buffer.len(), "a record holds at most its buffer");
+        self.length = length;
+    }
+
+    /// The contents.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.length]
+    }
+
+    /// A copy with `data` at `offset`, grown when it reaches further; a gap is zeros.
+    pub(crate) fn patched(&self, offset: usize, data: &[u8]) -> Record {
+        let end = offset + data.len();
+        let length = self.length.max(end);
+        let mut record = Record::with_capacity(length);
+        record.buffer[..self.length].copy_from_slice(self.bytes());
+        record.buffer[offset..end].copy_from_slice(data);
+        record.length = length;
+        record
+    }
+
+    /// Bytes of RAM that the buffer takes.
+    pub(crate) fn charged_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+}
+
+/// The answer to a read: pinned parts of records, in order. Short only at the end of the object.
+#[derive(Debug, Clone, Default)]
+pub struct Pieces {
+    pieces: SmallVec<[(Arc<Record>, Range<u32>); 4]>,
+    length: usize,
+}
+
+impl Pieces {
+    /// Adds `range` of `record`, cut to what the record holds. Returns whether it held all of it.
+    pub(crate) fn push(&mut self, record: Arc<Record>, range: Range<usize>) -> bool {
+        let end = range.end.min(record.bytes().len());
+        if range.start >= end {
+            return range.is_empty();
+        }
+        self.length += end - range.start;
+        let whole = end == range.end;
+        self.pieces.push((record, range.start as u32..end as u32));
+        whole
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are none: the read began at or after the end.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The bytes, piece by piece.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces
+            .iter()
+            .map(|(record, range)| &record.bytes()[range.start as usize..range.end as usize])
+    }
+
+    /// The bytes in one piece, copied.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.slices().collect::<Vec<_>>().concat()
+    }
+}

@@ -1,0 +1,125 @@
+use std::fmt;
+
+/// A size that could not be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a size; write a number with a unit, such as 131072, 128K, 4.5G{}",
+    if *.percent { " or 25%" } else { "" })]
+pub struct SizeError {
+    text: String,
+    percent: bool,
+}
+
+/// A size, or a share of the memory there is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Size {
+    /// Bytes.
+    Bytes(u64),
+    /// Hundredths of the memory.
+    Percent(f64),
+}
+
+const UNITS: [(&str, u32); 6] = [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p", 50), ("e", 60)];
+
+/// Reads a number of bytes as people write it: `131072`, `128K`, `4.5GiB`. Units are powers of
+/// 1024, in either case, with or without `B` or `iB`.
+///
+/// # Errors
+/// When it is not a size, or does not fit into 64 bits.
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
+    let error = || SizeError { text: text.to_string(), percent: false };
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(lower.len());
+    let (number, unit) = lower.split_at(digits);
+    let unit = unit.trim();
+    let unit = unit.strip_suffix("ib").or(unit.strip_suffix('b')).unwrap_or(unit);
+    let shift = match unit {
+        "" => 0,
+        unit => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(error)?.1,
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(1 << shift).ok_or_else(error);
+    }
+    let bytes = number.parse::<f64>().map_err(|_| error())? * (1u64 << shift) as f64;
+    if bytes < u64::MAX as f64 { Ok(bytes.round() as u64) } else { Err(error()) }
+}
+
+/// Reads a number of bytes, or a share of memory such as `25%`.
+///
+/// # Errors
+/// As [`parse_size`]; a share must lie above 0 and at most at 100.
+pub fn parse_size_or_percent(text: &str) -> Result<Size, SizeError> {
+    let error = || SizeError { text: text.to_string(), percent: true };
+    let Some(number) = text.trim().strip_suffix('%') else {
+        return parse_size(text).map(Size::Bytes).map_err(|_| error());
+    };
+    match number.trim().parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(Size::Percent(percent)),
+        _ => Err(error()),
+    }
+}
+
+/// A number of bytes as people read it: three digits that count, and a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HumanSize(pub u64);
+
+impl fmt::Display for HumanSize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = UNITS.iter().rev().find(|(_, shift)| self.0 >= 1 << shift);
+        let text = match unit {
+            None => format!("{}", self.0),
+            Some((name, shift)) => {
+                let value = self.0 as f64 / (1u64 << shift) as f64;
+                let name = name.to_ascii_uppercase();
+                match value {
+                    value if value.fract() == 0.0 || value >= 100.0 => format!("{value:.0}{name}"),
+                    value if value >= 10.0 => format!("{value:.1}{name}"),
+                    value => format!("{value:.2}{name}"),
+                }
+            }
+        };
+        formatter.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let cases = [
+            ("0", 0),
+            ("131072", 131_072),
+            ("128K", 131_072),
+            ("128 kib", 131_072),
+            ("4.5GiB", 4_831_838_208),
+            ("1t", 1 << 40),
+            ("15E", 15 << 60),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "K", "12Q", "-1", "1..2", "16E", "99999999999999999999", "25%"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_size_or_percent("25%"), Ok(Size::Percent(25.0)));
+        assert_eq!(parse_size_or_percent("1G"), Ok(Size::Bytes(1 << 30)));
+        for text in ["0%", "101%", "x%", "%"] {
+            assert!(parse_size_or_percent(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_printed_with_the_digits_that_count() {
+        let cases = [
+            (0, "0"),
+            (1023, "1023"),
+            (131_072, "128K"),
+            (1_500_000, "1.43M"),
+            (40_000_000_000, "37.3G"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(HumanSize(bytes).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use arc::{Class, List, Queue};
+use serde::{Deserialize, Serialize};
+
+use crate::pool::Pool;
+
+/// The counters of a pool, and of each of its datasets, by name.
+///
+/// Names are those of OpenZFS's arcstats where the meaning is equal. Sizes are bytes. Figures of
+/// the ARC are of the whole ARC, which pools of one process share.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Of the pool.
+    pub counters: BTreeMap<String, u64>,
+    /// Of each dataset that has been used, by its name.
+    pub datasets: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+impl Pool {
+    /// All counters at this moment.
+    pub fn statistics(&self) -> Statistics {
+        let mut statistics = Statistics::default();
+        for tenant in self.tenants() {
+            let mut counters = tenant.counters.snapshot();
+            for (name, value) in &counters {
+                *statistics.counters.entry(name.clone()).or_default() += value;
+            }
+            counters.extend(usage(&self.memory.cache.tenant(tenant.dataset.id())));
+            statistics.datasets.insert(tenant.dataset.name().to_string(), counters);
+        }
+        statistics.counters.extend(self.origin_counters());
+        statistics.counters.extend(self.arc_counters());
+        statistics
+    }
+
+    fn origin_counters(&self) -> impl Iterator<Item = (String, u64)> {
+        let meter = self.metered.layer();
+        [
+            ("origin_reads", &meter.reads),
+            ("origin_read_bytes", &meter.read_bytes),
+            ("origin_writes", &meter.writes),
+            ("origin_write_bytes", &meter.write_bytes),
+            ("origin_metadata_calls", &meter.metadata_calls),
+            ("origin_errors", &meter.errors),
+        ]
+        .map(|(name, value)| (name.to_string(), value.load(Ordering::Relaxed)))
+        .into_iter()
+    }
+
+    fn arc_counters(&self) -> BTreeMap<String, u64> {
+        let arc = self.memory.cache.statistics();
+        let mut counters = usage(&arc.usage);
+        let ghosts: u64 = arc.ghosts.iter().map(|ghosts| ghosts.ghosts).sum();
+        let payload = arc.usage.bytes();
+        let charged = self.memory.charged_bytes();
+        let percent = |fraction: f64| (fraction * 100.0).round() as u64;
+        let more = [
+            ("c", arc.capacity_bytes),
+            ("c_max", self.memory.ceiling_bytes()),
+            ("size", arc.charged_bytes + charged),
+            ("hdr_size", arc.charged_bytes.saturating_sub(payload)),
+            ("other_size", charged),
+            ("hash_elements", arc.usage.records()),
+            ("ghost_elements", ghosts),
+            ("objects", self.objects.len() as u64),
+            ("fetches_under_way", self.flights.len() as u64),
+            ("meta_percent", percent(arc.metadata_target)),
+            ("pd_percent", percent(arc.mru_target(Class::Data))),
+            ("pm_percent", percent(arc.mru_target(Class::Metadata))),
+            ("refused_too_large", arc.refused.too_large),
+            ("refused_no_room", arc.refused.no_room),
+        ];
+        counters.extend(more.map(|(name, value)| (name.to_string(), value)));
+        for list in List::ALL {
+            let name = format!("{}_ghost_{}", queue_name(list.queue), class_name(list.class));
+            if list.queue != Queue::Uncached {
+                counters.insert(name, arc.ghosts(list).bytes);
+            }
+        }
+        counters
+    }
+}
+
+/// The name of a queue as counters and people have it.
+pub(crate) fn queue_name(queue: Queue) -> &'static str {
+    match queue {
+        Queue::Mru => "mru",
+        Queue::Mfu => "mfu",
+        Queue::Uncached => "uncached",
+    }
+}
+
+fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::Data => "data",
+        Class::Metadata => "metadata",
+    }
+}
+
+/// Sizes and hits by list, and what has come and gone.
+fn usage(usage: &arc::Usage) -> BTreeMap<String, u64> {
+    let mut counters = BTreeMap::new();
+    let mut add = |name: String, value: u64| *counters.entry(name).or_default() += value;
+    for list in List::ALL {
+        let (queue, class) = (queue_name(list.queue), class_name(list.class));
+        let sums = usage.list(list);
+        add(format!("{queue}_hits"), sums.hits);
+        add(format!("{queue}_size"), sums.bytes);
+        add(format!("{queue}_{class}"), sums.bytes);
+        add(format!("{class}_size"), sums.bytes);
+        if list.queue != Queue::Uncached {
+            add(format!("{queue}_ghost_hits"), sums.ghost_hits);
+            add(format!("{queue}_ghost_hit_bytes"), sums.ghost_hit_bytes);
+        }
+    }
+    add("deleted".to_string(), usage.evictions);
+    add("evicted_bytes".to_string(), usage.evicted_bytes);
+    add("inserted".to_string(), usage.inserts);
+    add("demand_hit_prefetch".to_string(), usage.prefetch_hits);
+    add("prefetch_wasted".to_string(), usage.prefetch_wasted);
+    counters
+}

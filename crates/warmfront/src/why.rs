@@ -1,0 +1,187 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use storage::Kind;
+
+use crate::error::Result;
+use crate::key::Key;
+use crate::object::{Layout, Object};
+use crate::pool::Pool;
+use crate::property::CacheLevel;
+use crate::statistics::queue_name;
+
+/// Records of an object that are looked at; of a larger one only the first.
+const RECORDS_MAX: u64 = 1 << 20;
+
+/// Where an object's records are, since when, and why those that are not cached are not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Why {
+    /// Path relative to the pool's top.
+    pub path: String,
+    /// The dataset it belongs to.
+    pub dataset: String,
+    /// Its id: the inode number.
+    pub object: u64,
+    /// Whether it is a regular file; anything else has no records.
+    pub is_file: bool,
+    /// Size in bytes.
+    pub size: u64,
+    /// Bytes in a record.
+    pub record_bytes: u64,
+    /// The present version of its contents in cache keys.
+    pub generation: u64,
+    /// The effective `primarycache`.
+    pub primarycache: String,
+    /// The effective `coherence`.
+    pub coherence: String,
+    /// Seconds since the attributes were last checked against the origin.
+    pub checked_seconds_ago: f64,
+    /// Number of records.
+    pub records: u64,
+    /// Number of records that are cached.
+    pub records_cached: u64,
+    /// Neighbouring records in the same state, in order.
+    pub runs: Vec<RecordRun>,
+    /// Records beyond those that were looked at.
+    pub records_not_shown: u64,
+}
+
+/// Neighbouring records in the same state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordRun {
+    /// Number of the first record.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// `mru`, `mfu` or `uncached` for the list of a cached record; `fetching`, `ghost` or `absent`
+    /// for others.
+    pub state: String,
+    /// Brought in by prefetching or priming and not read yet.
+    pub prefetched: bool,
+    /// Changed and not yet written to the origin. Writes go through at once, so this is never so.
+    pub dirty: bool,
+    /// Seconds since the oldest of them was cached.
+    pub since_seconds: Option<f64>,
+    /// Accesses after the first, of the most used of them.
+    pub hits: u64,
+    /// Why they are not cached, in words.
+    pub reason: Option<String>,
+}
+
+impl Pool {
+    /// Tells where the records of the object at `path`, relative to the top, are and why.
+    ///
+    /// # Errors
+    /// When there is no such path.
+    pub async fn why(&self, path: &Path) -> Result<Why> {
+        let found = self.resolve(path).await?;
+        let object = self.object(found.object);
+        let why = object.map(|object| self.explain(path, &object));
+        self.forget(found.object, 1);
+        why
+    }
+
+    fn explain(&self, path: &Path, object: &Arc<Object>) -> Why {
+        let tenant = self.tenant(object);
+        let properties = tenant.properties();
+        let layout = object.layout(properties.recordsize);
+        let version = object.version();
+        let is_file = version.attributes.kind == Kind::File;
+        let records = if is_file { layout.records(0..layout.size).end } else { 0 };
+        let mut runs: Vec<RecordRun> = Vec::new();
+        let mut records_cached = 0;
+        for number in 0..records.min(RECORDS_MAX) {
+            let run = self.state(object, &layout, number, properties.primarycache);
+            records_cached += u64::from(run.reason.is_none() && run.since_seconds.is_some());
+            match runs.last_mut().filter(|last| last.continues(&run)) {
+                Some(last) => last.extend(&run),
+                None => runs.push(run),
+            }
+        }
+        Why {
+            path: path.display().to_string(),
+            dataset: tenant.dataset.name().to_string(),
+            object: object.id.0,
+            is_file,
+            size: layout.size,
+            record_bytes: layout.record_bytes,
+            generation: layout.generation,
+            primarycache: properties.primarycache.to_string(),
+            coherence: properties.coherence.to_string(),
+            checked_seconds_ago: self.now().saturating_sub(version.checked_at()).as_secs_f64(),
+            records,
+            records_cached,
+            runs,
+            records_not_shown: records.saturating_sub(RECORDS_MAX),
+        }
+    }
+
+    fn state(
+        &self,
+        object: &Object,
+        layout: &Layout,
+        number: u64,
+        primarycache: CacheLevel,
+    ) -> RecordRun {
+        let key = Key::record(self.number, object.id, layout.generation, number);
+        let cache = &self.memory.cache;
+        if let Some(location) = cache.locate(&key) {
+            let since = self.now().saturating_sub(location.inserted_at);
+            return RecordRun {
+                first: number,
+                count: 1,
+                state: queue_name(location.list.queue).to_string(),
+                prefetched: location.prefetched,
+                dirty: false,
+                since_seconds: Some(since.as_secs_f64()),
+                hits: u64::from(location.hits),
+                reason: None,
+            };
+        }
+        let (state, reason) = match primarycache {
+            _ if self.flights.is_under_way(&key) => {
+                ("fetching", "is being read from the origin".to_string())
+            }
+            CacheLevel::Metadata | CacheLevel::None => {
+                ("absent", format!("primarycache={primarycache} keeps no contents"))
+            }
+            CacheLevel::All if cache.ghost(&key).is_some() => {
+                ("ghost", "was cached and has been evicted lately".to_string())
+            }
+            CacheLevel::All => {
+                let reason = "not read since it was mounted or last changed, \
+                              or evicted so long ago that no ghost is left";
+                ("absent", reason.to_string())
+            }
+        };
+        RecordRun {
+            first: number,
+            count: 1,
+            state: state.to_string(),
+            prefetched: false,
+            dirty: false,
+            since_seconds: None,
+            hits: 0,
+            reason: Some(reason),
+        }
+    }
+}
+
+impl RecordRun {
+    fn continues(&self, next: &RecordRun) -> bool {
+        self.state == next.state
+            && self.prefetched == next.prefetched
+            && self.dirty == next.dirty
+            && self.reason == next.reason
+    }
+
+    fn extend(&mut self, next: &RecordRun) {
+        self.count += next.count;
+        self.hits = self.hits.max(next.hits);
+        self.since_seconds = match (self.since_seconds, next.since_seconds) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}

@@ -1,0 +1,103 @@
+//! Filling the cache on purpose.
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{Bench, READ, pattern, read};
+use futures::executor::block_on;
+use warmfront::{PrimeProgress, PrimeReport, PrimeRequest};
+
+const RECORD: usize = 128 << 10;
+
+fn request(dry_run: bool) -> PrimeRequest {
+    PrimeRequest { paths: vec![PathBuf::from(".")], dry_run, ..PrimeRequest::default() }
+}
+
+fn go_on(_: PrimeProgress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn prime(bench: &Bench, request: PrimeRequest) -> PrimeReport {
+    block_on(bench.pool.prime(request, &go_on)).expect("the top is there")
+}
+
+#[test]
+fn what_is_primed_needs_no_origin() {
+    let bench = Bench::new(&["coherence=exclusive"], 64 << 20);
+    let files: Vec<_> =
+        (0..20).map(|index| pattern(10_000 + index * 70_000, index as u64)).collect();
+    for (index, contents) in files.iter().enumerate() {
+        bench.put(&format!("file{index}"), contents);
+    }
+    let bytes: usize = files.iter().map(Vec::len).sum();
+    let dry = prime(&bench, request(true));
+    assert_eq!((dry.files, dry.bytes_found, dry.bytes_fetched), (20, bytes as u64, 0));
+    assert!(dry.all_fits());
+    let report = prime(&bench, request(false));
+    assert_eq!((report.bytes_fetched, report.errors_total), (bytes as u64, 0));
+    let reads = bench.counter("origin_reads");
+    for (index, contents) in files.iter().enumerate() {
+        let file = bench.open(&format!("file{index}"), READ);
+        assert_eq!(&read(&file, 0, contents.len()), contents);
+    }
+    assert_eq!(bench.counter("origin_reads"), reads);
+    let again = prime(&bench, request(false));
+    assert_eq!((again.bytes_fetched, again.bytes_cached), (0, bytes as u64));
+}
+
+#[test]
+fn what_does_not_fit_is_said_and_left_out() {
+    let bench = Bench::new(&[], 8 << 20);
+    for index in 0..10 {
+        bench.put(&format!("file{index}"), &pattern(16 * RECORD, index));
+    }
+    let report = prime(&bench, request(false));
+    assert!(!report.all_fits());
+    assert_eq!(report.bytes_found, 160 * RECORD as u64);
+    assert!(report.bytes_fitting <= 8 << 20 && report.bytes_fitting >= 4 << 20);
+    assert_eq!(report.bytes_fetched, report.bytes_fitting);
+    assert!(bench.counter("size") <= 8 << 20);
+    assert_eq!(bench.counter("deleted"), 0, "nothing was pushed out by what came after it");
+}
+
+#[test]
+fn priming_can_be_stopped_and_taken_up_again() {
+    let bench = Bench::new(&["coherence=exclusive"], 64 << 20);
+    for index in 0..10 {
+        bench.put(&format!("file{index}"), &pattern(32 * RECORD, index));
+    }
+    let calls = AtomicU64::new(0);
+    let stop = |progress: PrimeProgress| match progress.bytes_total {
+        0 => ControlFlow::Continue(()),
+        _ if calls.fetch_add(1, Ordering::Relaxed) == 0 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let first = block_on(bench.pool.prime(request(false), &stop)).expect("the top is there");
+    assert!(first.interrupted && first.bytes_fetched > 0);
+    let second = prime(&bench, request(false));
+    assert_eq!(first.bytes_fetched + second.bytes_fetched, 320 * RECORD as u64);
+    assert_eq!(bench.counter("origin_read_bytes"), 320 * RECORD as u64);
+}
+
+#[test]
+fn a_rate_is_kept_to() {
+    let bench = Bench::new(&[], 64 << 20);
+    bench.put("file", &pattern(320 * RECORD, 1));
+    let started = storage::Clock::now(&*bench.clock);
+    let slowly = PrimeRequest { rate_bytes_per_second: Some(10 << 20), ..request(false) };
+    prime(&bench, slowly);
+    let took = (storage::Clock::now(&*bench.clock) - started).as_secs_f64();
+    assert!((1.5..=4.5).contains(&took), "40 MiB at 10 MiB a second took {took} s");
+}
+
+#[test]
+fn contents_that_the_policy_excludes_are_not_fetched() {
+    let bench = Bench::new(&["primarycache=metadata"], 64 << 20);
+    bench.put("file", &pattern(RECORD, 1));
+    let report = prime(&bench, request(false));
+    assert_eq!((report.bytes_excluded, report.bytes_fetched), (RECORD as u64, 0));
+    assert_eq!(bench.counter("origin_reads"), 0);
+}

@@ -1,0 +1,183 @@
+//! Writes and the cache: whatever is done through the pool, a read finds what the origin has.
+
+mod common;
+
+use std::ffi::OsStr;
+
+use common::{Bench, READ, READ_WRITE, pattern, read};
+use futures::executor::block_on;
+use proptest::prelude::*;
+use storage::{Allocation, OpenMode, Origin, SetAttributes};
+
+const CEILING: u64 = 64 << 20;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write { offset: u64, length: usize, seed: u64 },
+    Append { length: usize, seed: u64 },
+    Resize { size: u64 },
+    PunchHole { offset: u64, length: u64 },
+    Read { offset: u64, length: usize },
+    Recordsize { shift: u32 },
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let offset = 0..300_000u64;
+    let length = 0..150_000usize;
+    let step = prop_oneof![
+        4 => (offset.clone(), length.clone(), any::<u64>())
+            .prop_map(|(offset, length, seed)| Step::Write { offset, length, seed }),
+        1 => (length.clone(), any::<u64>())
+            .prop_map(|(length, seed)| Step::Append { length, seed }),
+        2 => offset.clone().prop_map(|size| Step::Resize { size }),
+        1 => (offset.clone(), 1..100_000u64)
+            .prop_map(|(offset, length)| Step::PunchHole { offset, length }),
+        6 => (offset, length).prop_map(|(offset, length)| Step::Read { offset, length }),
+        1 => (12..18u32).prop_map(|shift| Step::Recordsize { shift }),
+        1 => Just(Step::Reopen),
+    ];
+    proptest::collection::vec(step, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn reads_find_what_was_written(
+        steps in steps(),
+        coherence in prop_oneof![Just("open"), Just("exclusive"), Just("ttl=1")],
+    ) {
+        let bench = Bench::new(&["recordsize=16K", &format!("coherence={coherence}")], CEILING);
+        let mut model: Vec<u8> = Vec::new();
+        let mut file = bench.create("file");
+        for step in steps {
+            match step {
+                Step::Write { offset, length, seed } => {
+                    let data = pattern(length, seed);
+                    block_on(file.write(offset, &data)).expect("memory takes it");
+                    put(&mut model, offset as usize, &data);
+                }
+                Step::Append { length, seed } => {
+                    let data = pattern(length, seed);
+                    let at = block_on(file.append(&data)).expect("memory takes it");
+                    prop_assert_eq!(at, model.len() as u64);
+                    put(&mut model, at as usize, &data);
+                }
+                Step::Resize { size } => {
+                    let change = SetAttributes { size: Some(size), ..SetAttributes::default() };
+                    block_on(bench.pool.set_attributes(file.object(), Some(&file), change))
+                        .expect("memory takes it");
+                    model.resize(size as usize, 0);
+                }
+                Step::PunchHole { offset, length } => {
+                    let allocation = Allocation { mode: 0x03, offset, length };
+                    block_on(file.allocate(allocation)).expect("memory takes it");
+                    let end = ((offset + length) as usize).min(model.len());
+                    if (offset as usize) < end {
+                        model[offset as usize..end].fill(0);
+                    }
+                }
+                Step::Read { offset, length } => {
+                    let start = (offset as usize).min(model.len());
+                    let end = (start + length).min(model.len());
+                    prop_assert_eq!(read(&file, offset, length), &model[start..end]);
+                }
+                Step::Recordsize { shift } => {
+                    let size = (1u64 << shift).to_string();
+                    bench.pool.datasets().set("pool", "recordsize", &size).expect("a size");
+                }
+                Step::Reopen => {
+                    drop(file);
+                    file = bench.open("file", READ_WRITE);
+                }
+            }
+            let known = block_on(bench.pool.attributes(file.object(), Some(&file)));
+            prop_assert_eq!(known.expect("known").attributes.size, model.len() as u64);
+        }
+        prop_assert_eq!(read(&file, 0, model.len() + 1), &model[..]);
+        prop_assert_eq!(at_origin(&bench, "file"), model);
+        bench.pool.datasets().validate().expect("valid");
+    }
+}
+
+fn put(model: &mut Vec<u8>, offset: usize, data: &[u8]) {
+    if data.is_empty() {
+        return;
+    }
+    let end = offset + data.len();
+    if model.len() < end {
+        model.resize(end, 0);
+    }
+    model[offset..end].copy_from_slice(data);
+}
+
+fn at_origin(bench: &Bench, name: &str) -> Vec<u8> {
+    block_on(async {
+        let root = bench.origin.root().await.expect("there is a root").object;
+        let entry = bench.origin.lookup(root, OsStr::new(name)).await.expect("it is there");
+        let file = bench.origin.open(entry.object, READ).await.expect("it can be opened");
+        let mut bytes = vec![0; entry.attributes.size as usize];
+        let count = file.read(0, &mut [std::io::IoSliceMut::new(&mut bytes)]).await;
+        assert_eq!(count.expect("memory gives it"), bytes.len());
+        bytes
+    })
+}
+
+#[test]
+fn opening_to_truncate_empties_what_is_cached() {
+    let bench = Bench::new(&["coherence=exclusive"], CEILING);
+    bench.put("file", &pattern(300_000, 1));
+    let reader = bench.open("file", READ);
+    assert_eq!(read(&reader, 0, 300_000).len(), 300_000);
+    let writer = bench.open("file", OpenMode { truncate: true, ..READ_WRITE });
+    assert!(read(&reader, 0, 300_000).is_empty());
+    block_on(writer.write(200_000, b"end")).expect("memory takes it");
+    let bytes = read(&reader, 0, 300_000);
+    assert_eq!(bytes.len(), 200_003);
+    assert!(bytes[..200_000].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_failed_write_leaves_what_the_origin_has() {
+    let bench = Bench::new(&[], CEILING);
+    let contents = pattern(200_000, 2);
+    bench.put("file", &contents);
+    let file = bench.open("file", READ_WRITE);
+    assert_eq!(read(&file, 0, 200_000), contents);
+    bench.faults.fail_next(10);
+    assert!(block_on(file.write(1000, b"lost")).is_err());
+    bench.faults.fail_next(0);
+    assert_eq!(read(&file, 0, 200_000), contents);
+}
+
+#[test]
+fn a_written_record_is_read_from_ram() {
+    let bench = Bench::new(&["coherence=exclusive"], CEILING);
+    let file = bench.create("file");
+    let data = pattern(512 << 10, 3);
+    block_on(file.write(0, &data)).expect("memory takes it");
+    assert_eq!(read(&file, 0, data.len()), data);
+    assert_eq!(bench.counter("origin_reads"), 0);
+}
+
+#[test]
+fn writes_of_a_read_only_pool_are_refused() {
+    let bench = Bench::new(&[], CEILING);
+    let file = bench.create("file");
+    block_on(file.write(0, b"x")).expect("memory takes it");
+    let options = warmfront::PoolOptions {
+        name: "other".to_string(),
+        origin: bench.origin.clone(),
+        datasets: warmfront::Datasets::new("other").expect("a good name"),
+        memory: warmfront::Memory::new(CEILING),
+        clock: bench.clock.clone(),
+        spawn: std::sync::Arc::new(storage::ThreadPool::new("test", 1).expect("a thread")),
+        read_only: true,
+    };
+    let pool = block_on(warmfront::Pool::open(options)).expect("memory answers");
+    let found = block_on(pool.lookup(pool.root(), OsStr::new("file"))).expect("it is there");
+    assert!(block_on(pool.open_file(found.object, READ_WRITE)).is_err());
+    assert!(block_on(pool.unlink(pool.root(), OsStr::new("file"))).is_err());
+    assert!(block_on(pool.open_file(found.object, READ)).is_ok());
+}
