@@ -1,0 +1,256 @@
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::abi::*;
+use crate::crew::Crew;
+use crate::directory::DirectoryBuffer;
+use crate::filesystem::{Call, Entry, Filesystem, Opened, Result};
+use crate::flags::{FSYNC_DATA_ONLY, GETATTR_FH};
+use crate::interrupt::Interrupts;
+use crate::reply::{ReadReply, Reply, attributes};
+use crate::request::{self, Operation};
+
+/// What is known about the session when a request comes.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) crew: Arc<Crew>,
+    pub(crate) interrupts: Interrupts,
+    pub(crate) extended_setxattr: bool,
+}
+
+/// Answers one request, `bytes`, on the descriptor that it came from. `scratch` is memory for
+/// listings.
+pub(crate) fn dispatch<F: Filesystem>(
+    filesystem: &F,
+    context: &Context,
+    device: BorrowedFd<'_>,
+    bytes: &[u8],
+    scratch: &mut Vec<u8>,
+) {
+    let header = match request::header(bytes) {
+        Ok(header) => header,
+        Err(error) => {
+            context.crew.free();
+            return tracing::error!(%error, "the kernel sent what is not a request");
+        }
+    };
+    let reply = Reply::new(device, header.unique, &context.crew);
+    match request::operation(&header, bytes, context.extended_setxattr) {
+        Ok(operation) => answer(filesystem, context, &header, operation, reply, scratch),
+        Err(error) => {
+            tracing::error!(%error, "the kernel sent a malformed request");
+            reply.error(Errno::IO);
+        }
+    }
+}
+
+fn answer<F: Filesystem>(
+    filesystem: &F,
+    context: &Context,
+    header: &InHeader,
+    operation: Operation<'_>,
+    reply: Reply<'_>,
+    scratch: &mut Vec<u8>,
+) {
+    let call = Call {
+        unique: header.unique,
+        node: header.nodeid,
+        uid: header.uid,
+        gid: header.gid,
+        pid: header.pid,
+    };
+    let call = &call;
+    match operation {
+        Operation::Read(arguments) => {
+            filesystem.read(call, &arguments, ReadReply::new(reply, arguments.size));
+        }
+        Operation::Lookup { name } => reply.entry(filesystem.lookup(call, name)),
+        Operation::Forget(ForgetIn { nlookup }) => {
+            reply.none();
+            filesystem.forget(call.node, nlookup);
+        }
+        Operation::BatchForget(all) => {
+            reply.none();
+            all.iter().for_each(|one| filesystem.forget(one.nodeid, one.nlookup));
+        }
+        Operation::Getattr(GetattrIn { getattr_flags, fh, .. }) => {
+            let handle = (getattr_flags & GETATTR_FH != 0).then_some(fh);
+            reply.value(filesystem.getattr(call, handle).map(attributes));
+        }
+        Operation::Setattr(change) => {
+            reply.value(filesystem.setattr(call, &change).map(attributes));
+        }
+        Operation::Statx(arguments) => {
+            reply.value(filesystem.statx(call, &arguments).map(|(stat, ttl)| StatxOut {
+                attr_valid: ttl.as_secs(),
+                attr_valid_nsec: ttl.subsec_nanos(),
+                stat,
+                ..StatxOut::default()
+            }));
+        }
+        Operation::Readlink => reply.buffer(filesystem.readlink(call)),
+        Operation::Symlink { name, target } => {
+            reply.entry(filesystem.symlink(call, name, target));
+        }
+        Operation::Mknod { name, arguments } => {
+            reply.entry(filesystem.mknod(call, name, &arguments));
+        }
+        Operation::Mkdir { name, arguments } => {
+            reply.entry(filesystem.mkdir(call, name, &arguments));
+        }
+        Operation::Unlink { name } => reply.empty(filesystem.unlink(call, name)),
+        Operation::Rmdir { name } => reply.empty(filesystem.rmdir(call, name)),
+        Operation::Rename { name, new_parent, new_name, flags } => {
+            reply.empty(filesystem.rename(call, name, new_parent, new_name, flags));
+        }
+        Operation::Link { name, arguments } => {
+            reply.entry(filesystem.link(call, arguments.oldnodeid, name));
+        }
+        Operation::Open(arguments) => reply.opened(filesystem.open(call, &arguments)),
+        Operation::Write { arguments, data } => {
+            let written = filesystem.write(call, &arguments, data);
+            reply.value(written.map(|size| WriteOut { size, padding: 0 }));
+        }
+        Operation::Statfs => reply.value(filesystem.statfs(call)),
+        Operation::Release(arguments) => reply.empty(filesystem.release(call, &arguments)),
+        Operation::Fsync(FsyncIn { fh, fsync_flags, .. }) => {
+            reply.empty(filesystem.fsync(call, fh, fsync_flags & FSYNC_DATA_ONLY != 0));
+        }
+        Operation::Setxattr { name, value, flags, extended } => {
+            reply.empty(filesystem.setxattr(call, name, value, flags, extended));
+        }
+        Operation::Getxattr { name, arguments } => {
+            reply.xattr(filesystem.getxattr(call, name), arguments.size);
+        }
+        Operation::Listxattr(arguments) => {
+            reply.xattr(filesystem.listxattr(call), arguments.size);
+        }
+        Operation::Removexattr { name } => reply.empty(filesystem.removexattr(call, name)),
+        Operation::Flush(arguments) => reply.empty(filesystem.flush(call, &arguments)),
+        // The handshake is over: a second one is not part of the protocol.
+        Operation::Init { .. } => reply.error(Errno::IO),
+        Operation::Opendir(arguments) => reply.opened(filesystem.opendir(call, &arguments)),
+        Operation::Readdir(arguments) => {
+            let mut buffer = DirectoryBuffer::new(scratch, arguments.size);
+            let result = filesystem.readdir(call, &arguments, &mut buffer);
+            reply.listing(result, scratch);
+        }
+        Operation::Readdirplus(arguments) => {
+            let mut buffer = DirectoryBuffer::new(scratch, arguments.size);
+            let result = filesystem.readdirplus(call, &arguments, &mut buffer);
+            reply.listing(result, scratch);
+        }
+        Operation::Releasedir(arguments) => {
+            reply.empty(filesystem.releasedir(call, &arguments));
+        }
+        Operation::Fsyncdir(FsyncIn { fh, fsync_flags, .. }) => {
+            reply.empty(filesystem.fsyncdir(call, fh, fsync_flags & FSYNC_DATA_ONLY != 0));
+        }
+        Operation::Getlk(arguments) => {
+            reply.value(filesystem.getlk(call, &arguments).map(|lock| LkOut { lock }));
+        }
+        Operation::Setlk(arguments) => reply.empty(filesystem.setlk(call, &arguments, None)),
+        Operation::Setlkw(arguments) => {
+            let result = context.interrupts.during(call.unique, |interrupt| {
+                filesystem.setlk(call, &arguments, Some(interrupt))
+            });
+            reply.empty(result);
+        }
+        Operation::Access(AccessIn { mask, .. }) => reply.empty(filesystem.access(call, mask)),
+        Operation::Create { name, arguments } => {
+            reply.created(filesystem.create(call, name, &arguments));
+        }
+        Operation::Tmpfile(arguments) => reply.created(filesystem.tmpfile(call, &arguments)),
+        Operation::Interrupt(InterruptIn { unique }) => {
+            reply.none();
+            context.interrupts.interrupt(unique);
+        }
+        Operation::Bmap(arguments) => {
+            reply.value(filesystem.bmap(call, &arguments).map(|block| BmapOut { block }));
+        }
+        Operation::Destroy => reply.empty(Ok(())),
+        Operation::Ioctl { arguments, data } => {
+            reply.ioctl(filesystem.ioctl(call, &arguments, data), arguments.out_size);
+        }
+        Operation::Poll(arguments) => {
+            let events = filesystem.poll(call, &arguments);
+            reply.value(events.map(|revents| PollOut { revents, padding: 0 }));
+        }
+        Operation::NotifyReply => reply.none(),
+        Operation::Fallocate(arguments) => reply.empty(filesystem.fallocate(call, &arguments)),
+        Operation::Lseek(arguments) => {
+            reply.value(filesystem.lseek(call, &arguments).map(|offset| LseekOut { offset }));
+        }
+        Operation::CopyFileRange(mut arguments) => {
+            // The reply has 32 bits for the number of bytes.
+            arguments.len = arguments.len.min(u64::from(u32::MAX >> 12 << 12));
+            let copied = filesystem.copy_file_range(call, &arguments);
+            let size = copied.map(|copied| u32::try_from(copied).unwrap_or(u32::MAX));
+            reply.value(size.map(|size| WriteOut { size, padding: 0 }));
+        }
+        Operation::CopyFileRange64(arguments) => {
+            let copied = filesystem.copy_file_range(call, &arguments);
+            reply.value(copied.map(|bytes_copied| CopyFileRangeOut { bytes_copied }));
+        }
+        Operation::Syncfs => reply.empty(filesystem.syncfs(call)),
+        Operation::Unknown => reply.error(Errno::NOSYS),
+    }
+}
+
+impl Reply<'_> {
+    fn entry(self, result: Result<Entry>) {
+        self.value(result.map(|entry| entry.wire()));
+    }
+
+    fn opened(self, result: Result<Opened>) {
+        self.value(result.map(|opened| opened.wire()));
+    }
+
+    fn created(self, result: Result<(Entry, Opened)>) {
+        match result {
+            Ok((entry, opened)) => self.parts(&entry.wire(), opened.wire().as_bytes()),
+            Err(errno) => self.error(errno),
+        }
+    }
+
+    fn buffer(self, result: Result<Vec<u8>>) {
+        match result {
+            Ok(bytes) => self.bytes(&bytes),
+            Err(errno) => self.error(errno),
+        }
+    }
+
+    fn listing(self, result: Result<()>, bytes: &[u8]) {
+        match result {
+            Ok(()) => self.bytes(bytes),
+            Err(errno) => self.error(errno),
+        }
+    }
+
+    /// Only the length if the caller's buffer has no `size`; `ERANGE` if it is too small.
+    fn xattr(self, result: Result<Vec<u8>>, size: u32) {
+        match result {
+            Err(errno) => self.error(errno),
+            Ok(bytes) => match (size, u32::try_from(bytes.len())) {
+                (0, Ok(size)) => self.value(Ok(GetxattrOut { size, padding: 0 })),
+                (_, Ok(length)) if length <= size => self.bytes(&bytes),
+                _ => self.error(Errno::RANGE),
+            },
+        }
+    }
+
+    fn ioctl(self, result: Result<(i32, Vec<u8>)>, out_size: u32) {
+        match result {
+            Ok((_, data)) if data.len() > out_size as usize => self.error(Errno::IO),
+            Ok((result, data)) => self.parts(&IoctlOut { result, ..IoctlOut::default() }, &data),
+            Err(errno) => self.error(errno),
+        }
+    }
+
+    fn parts<T: IntoBytes + Immutable>(self, first: &T, second: &[u8]) {
+        self.pieces([first.as_bytes(), second].into_iter());
+    }
+}

@@ -1,0 +1,531 @@
+mod convert;
+mod handles;
+
+use std::ffi::OsStr;
+use std::future::Future;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use rustix::io::Errno;
+use storage::{
+    Allocation, Node, NodeKind, ObjectId, RenameFlags, SeekFrom, SetAttributes, XattrMode,
+};
+use warmfront::{
+    Attributed, EngineError, Found, Invalidation, KernelCache, OpenDirectory, OpenFile, Pool,
+};
+
+use crate::abi::{
+    Attr, CopyFileRangeIn, CreateIn, FallocateIn, Kstatfs, LseekIn, MkdirIn, MknodIn, OpenIn,
+    ROOT_ID, ReadIn, ReleaseIn, SetattrIn, Statx, StatxIn, WriteIn,
+};
+use crate::directory::{DirectoryBuffer, Name};
+use crate::errno::errno;
+use crate::filesystem::{Call, Entry, Filesystem, Kernel, Opened, Result, Settings};
+use crate::flags::{
+    GETATTR_FH, InitFlags, OPEN_KILL_SUIDGID, OpenFlags, SETXATTR_ACL_KILL_SGID, SetattrFlags,
+    WriteFlags,
+};
+use crate::notify::Notifier;
+use crate::reply::ReadReply;
+use convert::open_flags;
+use handles::Handles;
+
+/// Flags of `setxattr(2)`.
+const XATTR_CREATE: u32 = 1;
+const XATTR_REPLACE: u32 = 2;
+/// Whence of `lseek(2)`; the kernel does the others by itself.
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+/// `.` and `..` come before the names of a listing.
+const DOTS: u64 = 2;
+
+/// The door from the kernel to a pool: turns requests into the pool's calls.
+///
+/// The kernel checks permissions (`default_permissions`), keeps locks, and decides what is looked
+/// up; everything else is the pool's. A call that the cache can answer runs through on the thread
+/// that received it; any other blocks that thread until the origin has answered.
+#[derive(Debug)]
+pub struct Door {
+    pool: Arc<Pool>,
+    files: Handles<OpenFile>,
+    directories: Handles<Directory>,
+}
+
+/// An open directory of the kernel's.
+#[derive(Debug)]
+struct Directory {
+    open: Arc<OpenDirectory>,
+    /// It has been read from the start, so that another read from the start is a rewind.
+    begun: AtomicBool,
+}
+
+impl Door {
+    /// The door to `pool`.
+    pub fn new(pool: Arc<Pool>) -> Door {
+        Door { pool, files: Handles::default(), directories: Handles::default() }
+    }
+
+    /// The object behind a node id. The root is node 1, whatever its own id; an object that has
+    /// the id 1 takes the root's place.
+    fn object(&self, node: u64) -> ObjectId {
+        ObjectId(swap(node, ROOT_ID, self.pool.root().0))
+    }
+
+    fn node(&self, object: ObjectId) -> u64 {
+        swap(object.0, ROOT_ID, self.pool.root().0)
+    }
+
+    fn file(&self, handle: u64) -> Result<Arc<OpenFile>> {
+        self.files.get(handle).ok_or(Errno::BADF)
+    }
+
+    fn directory(&self, handle: u64) -> Result<Arc<Directory>> {
+        self.directories.get(handle).ok_or(Errno::BADF)
+    }
+
+    fn entry(&self, found: &Found) -> Entry {
+        Entry {
+            node: self.node(found.object),
+            generation: found.incarnation,
+            attributes: convert::attr(found.object.0, &found.attributes),
+            entry_ttl: found.entry_ttl,
+            attributes_ttl: found.attribute_ttl,
+        }
+    }
+
+    fn opened(&self, file: Arc<OpenFile>) -> Opened {
+        let flags = match file.kernel_cache() {
+            KernelCache::Bypass => OpenFlags::DIRECT_IO | OpenFlags::PARALLEL_DIRECT_WRITES,
+            KernelCache::Keep => OpenFlags::KEEP_CACHE,
+            KernelCache::Refresh => OpenFlags::empty(),
+        };
+        Opened { handle: self.files.open(file), flags: flags | OpenFlags::NOFLUSH }
+    }
+
+    fn named<'a>(&self, call: &Call, name: &'a OsStr, permissions: u32, umask: u32) -> Node<'a> {
+        let parent = self.object(call.node);
+        let permissions = permissions & 0o7777;
+        Node { parent, name, permissions, caller: convert::caller(call, umask) }
+    }
+
+    fn attributes(&self, call: &Call, handle: Option<u64>) -> Result<Attributed> {
+        let file = handle.and_then(|handle| self.files.get(handle));
+        wait(self.pool.attributes(self.object(call.node), file.as_deref()))
+    }
+
+    /// Takes set-id bits away, as the kernel asks when the caller may not keep them.
+    fn clear_set_id(&self, object: ObjectId, file: Option<&OpenFile>) -> Result<()> {
+        let known = wait(self.pool.attributes(object, file))?;
+        if let Some(permissions) = convert::without_set_id(&known.attributes) {
+            let change = SetAttributes { permissions: Some(permissions), ..Default::default() };
+            wait(self.pool.set_attributes(object, file, change))?;
+        }
+        Ok(())
+    }
+}
+
+impl Filesystem for Door {
+    fn init(&self, kernel: &Kernel) -> Settings {
+        tracing::debug!(minor = kernel.minor, flags = ?kernel.flags, "the kernel offers");
+        let flags = InitFlags::ASYNC_READ
+            | InitFlags::ATOMIC_O_TRUNC
+            | InitFlags::BIG_WRITES
+            | InitFlags::DONT_MASK
+            | InitFlags::AUTO_INVAL_DATA
+            | InitFlags::DO_READDIRPLUS
+            | InitFlags::READDIRPLUS_AUTO
+            | InitFlags::ASYNC_DIO
+            | InitFlags::PARALLEL_DIROPS
+            | InitFlags::POSIX_ACL
+            | InitFlags::CACHE_SYMLINKS
+            | InitFlags::HANDLE_KILLPRIV_V2
+            | InitFlags::SETXATTR_EXT
+            | InitFlags::DIRECT_IO_ALLOW_MMAP;
+        Settings { flags, ..Settings::default() }
+    }
+
+    fn lookup(&self, call: &Call, name: &OsStr) -> Result<Entry> {
+        let parent = self.object(call.node);
+        match block_on(self.pool.lookup(parent, name)) {
+            Ok(found) => Ok(self.entry(&found)),
+            Err(error) if error.is_not_found() => match self.pool.negative_ttl(parent) {
+                Duration::ZERO => Err(Errno::NOENT),
+                ttl => Ok(Entry::negative(ttl)),
+            },
+            Err(error) => Err(errno(error)),
+        }
+    }
+
+    fn forget(&self, node: u64, count: u64) {
+        self.pool.forget(self.object(node), count);
+    }
+
+    fn getattr(&self, call: &Call, handle: Option<u64>) -> Result<(Attr, Duration)> {
+        let known = self.attributes(call, handle)?;
+        Ok((convert::attr(self.object(call.node).0, &known.attributes), known.ttl))
+    }
+
+    fn statx(&self, call: &Call, arguments: &StatxIn) -> Result<(Statx, Duration)> {
+        let handle = (arguments.getattr_flags & GETATTR_FH != 0).then_some(arguments.fh);
+        let known = self.attributes(call, handle)?;
+        Ok((convert::statx(self.object(call.node).0, &known.attributes), known.ttl))
+    }
+
+    fn setattr(&self, call: &Call, wire: &SetattrIn) -> Result<(Attr, Duration)> {
+        let object = self.object(call.node);
+        let valid = SetattrFlags::from_bits_retain(wire.valid);
+        let file = match valid.contains(SetattrFlags::FH) {
+            true => self.files.get(wire.fh),
+            false => None,
+        };
+        if valid.contains(SetattrFlags::KILL_SUIDGID) {
+            self.clear_set_id(object, file.as_deref())?;
+        }
+        let change = convert::change(wire);
+        let known = wait(self.pool.set_attributes(object, file.as_deref(), change))?;
+        Ok((convert::attr(object.0, &known.attributes), known.ttl))
+    }
+
+    fn readlink(&self, call: &Call) -> Result<Vec<u8>> {
+        Ok(wait(self.pool.read_link(self.object(call.node)))?.as_bytes().to_vec())
+    }
+
+    fn symlink(&self, call: &Call, name: &OsStr, target: &OsStr) -> Result<Entry> {
+        let node = self.named(call, name, 0o777, 0);
+        Ok(self.entry(&wait(self.pool.symlink(node, target))?))
+    }
+
+    fn mknod(&self, call: &Call, name: &OsStr, arguments: &MknodIn) -> Result<Entry> {
+        let device = convert::unpack_device(arguments.rdev);
+        let kind = match (arguments.mode & convert::TYPE_MASK) >> 12 {
+            0o00 | 0o10 => NodeKind::File,
+            0o01 => NodeKind::Fifo,
+            0o02 => NodeKind::CharacterDevice(device),
+            0o06 => NodeKind::BlockDevice(device),
+            0o14 => NodeKind::Socket,
+            _ => return Err(Errno::INVAL),
+        };
+        let node = self.named(call, name, arguments.mode, arguments.umask);
+        Ok(self.entry(&wait(self.pool.make_node(node, kind))?))
+    }
+
+    fn mkdir(&self, call: &Call, name: &OsStr, arguments: &MkdirIn) -> Result<Entry> {
+        let node = self.named(call, name, arguments.mode, arguments.umask);
+        Ok(self.entry(&wait(self.pool.make_directory(node))?))
+    }
+
+    fn unlink(&self, call: &Call, name: &OsStr) -> Result<()> {
+        wait(self.pool.unlink(self.object(call.node), name))
+    }
+
+    fn rmdir(&self, call: &Call, name: &OsStr) -> Result<()> {
+        wait(self.pool.remove_directory(self.object(call.node), name))
+    }
+
+    fn rename(
+        &self,
+        call: &Call,
+        name: &OsStr,
+        new_parent: u64,
+        new_name: &OsStr,
+        flags: u32,
+    ) -> Result<()> {
+        let flags = RenameFlags::from_bits(flags).ok_or(Errno::INVAL)?;
+        let (parent, new_parent) = (self.object(call.node), self.object(new_parent));
+        wait(self.pool.rename(parent, name, new_parent, new_name, flags))
+    }
+
+    fn link(&self, call: &Call, node: u64, name: &OsStr) -> Result<Entry> {
+        let parent = self.object(call.node);
+        Ok(self.entry(&wait(self.pool.link(self.object(node), parent, name))?))
+    }
+
+    fn open(&self, call: &Call, arguments: &OpenIn) -> Result<Opened> {
+        let object = self.object(call.node);
+        if arguments.open_flags & OPEN_KILL_SUIDGID != 0 {
+            self.clear_set_id(object, None)?;
+        }
+        let mode = convert::open_mode(arguments.flags);
+        Ok(self.opened(wait(self.pool.open_file(object, mode))?))
+    }
+
+    fn create(&self, call: &Call, name: &OsStr, arguments: &CreateIn) -> Result<(Entry, Opened)> {
+        let mode = convert::open_mode(arguments.flags);
+        let node = self.named(call, name, arguments.mode, arguments.umask);
+        match block_on(self.pool.create_file(node, mode)) {
+            Ok((found, file)) => Ok((self.entry(&found), self.opened(file))),
+            // Somebody else has made it since the kernel looked.
+            Err(error)
+                if arguments.flags & open_flags::EXCLUSIVE == 0
+                    && errno(error.clone()) == Errno::EXIST =>
+            {
+                let found = wait(self.pool.lookup(node.parent, name))?;
+                let opened = wait(self.pool.open_file(found.object, mode));
+                let file = opened.inspect_err(|_| self.pool.forget(found.object, 1))?;
+                Ok((self.entry(&found), self.opened(file)))
+            }
+            Err(error) => Err(errno(error)),
+        }
+    }
+
+    fn tmpfile(&self, call: &Call, arguments: &CreateIn) -> Result<(Entry, Opened)> {
+        let mode = convert::open_mode(arguments.flags);
+        let caller = convert::caller(call, arguments.umask);
+        let parent = self.object(call.node);
+        let made = self.pool.create_unnamed(parent, arguments.mode & 0o7777, caller, mode);
+        let (found, file) = wait(made)?;
+        Ok((self.entry(&found), self.opened(file)))
+    }
+
+    fn read(&self, _: &Call, arguments: &ReadIn, reply: ReadReply<'_>) {
+        let Some(file) = self.files.get(arguments.fh) else {
+            return reply.error(Errno::BADF);
+        };
+        let length = arguments.size as usize;
+        match file.read_cached(arguments.offset, length) {
+            Some(pieces) => reply.data(pieces.slices()),
+            None => match block_on(file.read(arguments.offset, length)) {
+                Ok(pieces) => reply.data(pieces.slices()),
+                Err(error) => reply.error(errno(error)),
+            },
+        }
+    }
+
+    fn write(&self, _: &Call, arguments: &WriteIn, data: &[u8]) -> Result<u32> {
+        let file = self.file(arguments.fh)?;
+        let flags = WriteFlags::from_bits_retain(arguments.write_flags);
+        if flags.contains(WriteFlags::KILL_SUIDGID) {
+            self.clear_set_id(file.object(), Some(&file))?;
+        }
+        let appends = arguments.flags & open_flags::APPEND != 0;
+        // Pages of a mapping come back under any open handle; they know their place.
+        if appends && !flags.contains(WriteFlags::CACHE) {
+            wait(file.append(data))?;
+        } else {
+            wait(file.write(arguments.offset, data))?;
+        }
+        u32::try_from(data.len()).map_err(|_| Errno::INVAL)
+    }
+
+    fn statfs(&self, _: &Call) -> Result<Kstatfs> {
+        let space = wait(self.pool.space())?;
+        Ok(Kstatfs {
+            blocks: space.blocks,
+            bfree: space.blocks_free,
+            bavail: space.blocks_available,
+            files: space.files,
+            ffree: space.files_free,
+            bsize: space.block_size,
+            namelen: space.name_length_max,
+            frsize: space.block_size,
+            ..Kstatfs::default()
+        })
+    }
+
+    fn release(&self, _: &Call, arguments: &ReleaseIn) -> Result<()> {
+        self.files.close(arguments.fh).map(drop).ok_or(Errno::BADF)
+    }
+
+    fn fsync(&self, _: &Call, handle: u64, data_only: bool) -> Result<()> {
+        wait(self.file(handle)?.sync(data_only))
+    }
+
+    fn setxattr(
+        &self,
+        call: &Call,
+        name: &OsStr,
+        value: &[u8],
+        flags: u32,
+        extended: u32,
+    ) -> Result<()> {
+        let object = self.object(call.node);
+        let mode = match flags {
+            0 => XattrMode::Any,
+            XATTR_CREATE => XattrMode::Create,
+            XATTR_REPLACE => XattrMode::Replace,
+            _ => return Err(Errno::INVAL),
+        };
+        wait(self.pool.set_xattr(object, name, value, mode))?;
+        if extended & SETXATTR_ACL_KILL_SGID != 0 {
+            let known = wait(self.pool.attributes(object, None))?;
+            let permissions = known.attributes.permissions & !convert::SET_GROUP;
+            let change = SetAttributes { permissions: Some(permissions), ..Default::default() };
+            wait(self.pool.set_attributes(object, None, change))?;
+        }
+        Ok(())
+    }
+
+    fn getxattr(&self, call: &Call, name: &OsStr) -> Result<Vec<u8>> {
+        Ok(wait(self.pool.xattr(self.object(call.node), name))?.to_vec())
+    }
+
+    fn listxattr(&self, call: &Call) -> Result<Vec<u8>> {
+        let names = wait(self.pool.xattrs(self.object(call.node)))?;
+        let mut bytes = Vec::new();
+        for name in names.iter() {
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.push(0);
+        }
+        Ok(bytes)
+    }
+
+    fn removexattr(&self, call: &Call, name: &OsStr) -> Result<()> {
+        wait(self.pool.remove_xattr(self.object(call.node), name))
+    }
+
+    fn opendir(&self, call: &Call, _: &OpenIn) -> Result<Opened> {
+        let open = wait(self.pool.open_directory(self.object(call.node)))?;
+        let directory = Directory { open, begun: AtomicBool::new(false) };
+        let handle = self.directories.open(Arc::new(directory));
+        Ok(Opened { handle, flags: OpenFlags::empty() })
+    }
+
+    fn readdir(
+        &self,
+        _: &Call,
+        arguments: &ReadIn,
+        buffer: &mut DirectoryBuffer<'_>,
+    ) -> Result<()> {
+        let directory = self.directory(arguments.fh)?;
+        directory.list(arguments.offset, |name, _| Ok(buffer.add(name)))
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Call,
+        arguments: &ReadIn,
+        buffer: &mut DirectoryBuffer<'_>,
+    ) -> Result<()> {
+        let directory = self.directory(arguments.fh)?;
+        directory.list(arguments.offset, |name, index| {
+            if !buffer.fits(name.name.len(), true) {
+                return Ok(false);
+            }
+            // A name that is told without its object is looked up when somebody wants it.
+            let found = index.and_then(|index| block_on(directory.open.found(index)));
+            let entry = found.map_or(Entry::default(), |found| self.entry(&found));
+            Ok(buffer.add_plus(name, &entry))
+        })
+    }
+
+    fn releasedir(&self, _: &Call, arguments: &ReleaseIn) -> Result<()> {
+        self.directories.close(arguments.fh).map(drop).ok_or(Errno::BADF)
+    }
+
+    fn fsyncdir(&self, call: &Call, _: u64, _: bool) -> Result<()> {
+        wait(self.pool.sync_directory(self.object(call.node)))
+    }
+
+    fn fallocate(&self, _: &Call, arguments: &FallocateIn) -> Result<()> {
+        let FallocateIn { fh, offset, length, mode, .. } = *arguments;
+        wait(self.file(fh)?.allocate(Allocation { mode, offset, length }))
+    }
+
+    fn lseek(&self, _: &Call, arguments: &LseekIn) -> Result<u64> {
+        let from = match arguments.whence {
+            SEEK_DATA => SeekFrom::Data(arguments.offset),
+            SEEK_HOLE => SeekFrom::Hole(arguments.offset),
+            _ => return Err(Errno::INVAL),
+        };
+        wait(self.file(arguments.fh)?.seek(from))
+    }
+
+    fn copy_file_range(&self, _: &Call, arguments: &CopyFileRangeIn) -> Result<u64> {
+        if arguments.flags != 0 {
+            return Err(Errno::INVAL);
+        }
+        let (from, to) = (self.file(arguments.fh_in)?, self.file(arguments.fh_out)?);
+        wait(to.copy_from(&from, arguments.off_in, arguments.off_out, arguments.len))
+    }
+
+    fn syncfs(&self, _: &Call) -> Result<()> {
+        wait(self.pool.sync())
+    }
+}
+
+impl Directory {
+    /// Offers the names from `offset` on, `.` and `..` first, until one is not taken. Names other
+    /// than these two come with their place in the listing.
+    fn list(
+        &self,
+        offset: u64,
+        mut offer: impl FnMut(&Name<'_>, Option<usize>) -> Result<bool>,
+    ) -> Result<()> {
+        if offset == 0 && self.begun.swap(true, Ordering::Relaxed) {
+            wait(self.open.rewind())?;
+        }
+        let listing = wait(self.open.entries())?;
+        let directory = convert::listing_type(Some(storage::Kind::Directory));
+        let dots = [(".", self.open.object()), ("..", self.open.parent())];
+        for (index, (name, object)) in dots.iter().enumerate().skip(offset as usize) {
+            let (name, inode, next) = (OsStr::new(name), object.0, index as u64 + 1);
+            if !offer(&Name { name, inode, kind: directory, next }, None)? {
+                return Ok(());
+            }
+        }
+        let first = usize::try_from(offset.saturating_sub(DOTS)).unwrap_or(usize::MAX);
+        for (index, entry) in listing.iter().enumerate().skip(first) {
+            let name = Name {
+                name: &entry.name,
+                inode: entry.object.0,
+                kind: convert::listing_type(entry.kind),
+                next: index as u64 + DOTS + 1,
+            };
+            if !offer(&name, Some(index))? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells the kernel to ask a pool again.
+#[derive(Debug)]
+pub struct KernelInvalidation {
+    notifier: Notifier,
+    root: ObjectId,
+}
+
+impl KernelInvalidation {
+    /// For the session that serves `pool`.
+    pub fn new(notifier: Notifier, pool: &Pool) -> KernelInvalidation {
+        KernelInvalidation { notifier, root: pool.root() }
+    }
+}
+
+impl Invalidation for KernelInvalidation {
+    fn expire_object(&self, object: ObjectId) {
+        let node = swap(object.0, ROOT_ID, self.root.0);
+        ignore_unknown(self.notifier.inval_inode(node, 0, 0));
+    }
+
+    fn expire_name(&self, parent: ObjectId, name: &OsStr) {
+        let node = swap(parent.0, ROOT_ID, self.root.0);
+        ignore_unknown(self.notifier.inval_entry(node, name));
+    }
+}
+
+/// The kernel need not know a node or a name any more.
+fn ignore_unknown(told: Result<()>) {
+    match told {
+        Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::NODEV) => {}
+        Err(error) => tracing::debug!(%error, "the kernel would not drop what it has cached"),
+    }
+}
+
+/// `id` with `a` and `b` exchanged.
+fn swap(id: u64, a: u64, b: u64) -> u64 {
+    match id {
+        id if id == a => b,
+        id if id == b => a,
+        id => id,
+    }
+}
+
+/// Waits for a call of the engine on this thread.
+fn wait<T>(call: impl Future<Output = std::result::Result<T, EngineError>>) -> Result<T> {
+    block_on(call).map_err(errno)
+}

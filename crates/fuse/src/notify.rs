@@ -1,0 +1,66 @@
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use crate::abi::{DeleteOut, InvalEntryOut, InvalInodeOut, StoreOut, notification};
+use crate::filesystem::Result;
+use crate::reply::send;
+
+/// Tells the kernel what it must no longer believe.
+///
+/// Never call it while holding a lock that a call of the file system takes, nor from within a
+/// call on the same node or directory: the kernel waits for its own locks first. `ENOENT` means
+/// that the kernel does not know the node or name, so that there is nothing to drop.
+#[derive(Debug, Clone)]
+pub struct Notifier {
+    device: Arc<OwnedFd>,
+}
+
+impl Notifier {
+    pub(crate) fn new(device: Arc<OwnedFd>) -> Notifier {
+        Notifier { device }
+    }
+
+    /// Drops a node's attributes and its cached pages from `offset` on: `length` bytes, or all
+    /// if it is not positive. A negative offset drops the attributes only.
+    pub fn inval_inode(&self, node: u64, offset: i64, length: i64) -> Result<()> {
+        let out = InvalInodeOut { ino: node, off: offset, len: length };
+        self.notify(notification::INVAL_INODE, &[out.as_bytes()])
+    }
+
+    /// Drops a name.
+    pub fn inval_entry(&self, parent: u64, name: &OsStr) -> Result<()> {
+        let out = InvalEntryOut { parent, namelen: length(name.as_bytes())?, flags: 0 };
+        self.notify(notification::INVAL_ENTRY, &[out.as_bytes(), name.as_bytes(), &[0]])
+    }
+
+    /// Drops a name that led to `child`, and tells those who watch the directory.
+    pub fn delete(&self, parent: u64, child: u64, name: &OsStr) -> Result<()> {
+        let namelen = length(name.as_bytes())?;
+        let out = DeleteOut { parent, child, namelen, padding: 0 };
+        self.notify(notification::DELETE, &[out.as_bytes(), name.as_bytes(), &[0]])
+    }
+
+    /// Puts `data` into the page cache of a node.
+    pub fn store(&self, node: u64, offset: u64, data: &[u8]) -> Result<()> {
+        let out = StoreOut { nodeid: node, offset, size: length(data)?, padding: 0 };
+        self.notify(notification::STORE, &[out.as_bytes(), data])
+    }
+
+    /// Drops all names at once (Linux 6.16 and later; before that `EINVAL`).
+    pub fn inc_epoch(&self) -> Result<()> {
+        self.notify(notification::INC_EPOCH, &[])
+    }
+
+    fn notify(&self, code: i32, pieces: &[&[u8]]) -> Result<()> {
+        send(self.device.as_fd(), 0, code, pieces.iter().copied())
+    }
+}
+
+fn length(bytes: &[u8]) -> Result<u32> {
+    u32::try_from(bytes.len()).map_err(|_| Errno::INVAL)
+}
