@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 /// Requests that find too many idle threads before one of them goes.
-const PATIENCE: usize = 10_000;
+const PATIENCE: usize = 1000;
 
 /// How many threads answer requests.
 #[derive(Debug, Clone, Copy)]

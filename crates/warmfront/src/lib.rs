@@ -56,6 +56,6 @@ pub use property::{
     parse_setting,
 };
 pub use record::Pieces;
-pub use size::{HumanSize, Size, SizeError, parse_size, parse_size_or_percent};
+pub use size::{ExactSize, HumanSize, Size, SizeError, parse_size, parse_size_or_percent};
 pub use statistics::Statistics;
 pub use why::{RecordRun, Why};

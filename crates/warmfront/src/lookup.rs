@@ -258,12 +258,22 @@ impl Pool {
         let changes_ended = object.version().changes_ended();
         let seen = match file {
             Some(file) => file.origin_file().attributes().await?,
-            None => self.origin.attributes(object.id).await?,
+            None => {
+                let seen = self.origin.attributes(object.id).await;
+                seen.inspect_err(|_| self.distrust_name(object))?
+            }
         };
         if object.version().changes_ended() == changes_ended {
             self.observe(object, seen);
         }
         Ok(())
+    }
+
+    /// Drops what is known of the name that led to an object, so that it is looked up anew.
+    fn distrust_name(&self, object: &Object) {
+        if let Some((parent, name)) = object.place().parent {
+            self.drop_kept(parent, Part::Name(&name));
+        }
     }
 
     /// Takes in the attributes that a change of ours has led to.

@@ -2,6 +2,7 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use storage::{Attributes, ObjectId};
@@ -142,6 +143,17 @@ impl Object {
     pub(crate) fn begin_change(&self, stale_by: StaleBy) -> Change<'_> {
         self.update(Version::begin_change);
         Change { object: self, stale_by }
+    }
+
+    /// How the contents are cut into records now, if they may be read without asking the origin.
+    pub(crate) fn readable_layout(&self, properties: &Properties, now: Duration) -> Option<Layout> {
+        let version = self.version.lock();
+        let same_records = version.record_bytes == properties.recordsize;
+        (same_records && version.is_readable(properties.coherence, now)).then(|| Layout {
+            size: version.attributes.size,
+            generation: version.generation,
+            record_bytes: version.record_bytes,
+        })
     }
 
     /// How the contents are cut into records now. Switches to `record_bytes` when the records have

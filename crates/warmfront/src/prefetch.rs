@@ -33,7 +33,12 @@ impl OpenFile {
         if range.is_empty() || (distance_max == 0 && !properties.freebehind) {
             return;
         }
-        let advice = self.object.streams.lock().access(range, waited, distance_max, now);
+        // Readers that meet here are not worth a wait: a stream tolerates a missed access.
+        let Some(mut streams) = self.object.streams.try_lock() else {
+            return;
+        };
+        let advice = streams.access(range, waited, distance_max, now);
+        drop(streams);
         if let Some(behind) = advice.behind
             && properties.freebehind
         {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::size::{HumanSize, parse_size};
+use crate::size::{ExactSize, parse_size};
 
 /// What of a dataset is kept in RAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,10 @@ pub struct Property {
     pub help: &'static str,
     /// What it decides, in full.
     pub long_help: &'static str,
+    /// Values that it takes, written as they are shown again.
+    pub examples: &'static [&'static str],
+    /// Values that it does not take, though they look like it.
+    pub refused: &'static [&'static str],
     apply: fn(&str, &mut Properties) -> Option<()>,
     show: fn(&Properties) -> String,
 }
@@ -88,8 +92,7 @@ pub enum PropertyError {
         name: String,
     },
     /// The property does not take that value.
-    #[error("`{value}` is not a value of {property}{}; it takes {values}",
-        nearest(value, values.split(['|', ' '])))]
+    #[error("`{value}` is not a value of {property}{suggestion}; it takes {values}")]
     Value {
         /// The property.
         property: &'static str,
@@ -97,6 +100,8 @@ pub enum PropertyError {
         value: String,
         /// The values that it takes.
         values: &'static str,
+        /// The nearest of them, as words to be added.
+        suggestion: String,
     },
     /// A setting without a value.
     #[error("`{text}` is not a setting; write it as property=value")]
@@ -129,6 +134,8 @@ pub const PROPERTIES: &[Property] = &[
             names, listings, link targets, extended attributes), or nothing. What is not kept is \
             read from the origin each time, one whole record at a time: set recordsize to what \
             the application reads first.",
+        examples: &["all", "metadata", "none"],
+        refused: &["", "All", "data", "on"],
         apply: |value, properties| {
             properties.primarycache = match value {
                 "all" => CacheLevel::All,
@@ -142,19 +149,21 @@ pub const PROPERTIES: &[Property] = &[
     },
     Property {
         name: "recordsize",
-        values: "4K to 1M, a power of two",
+        values: "a size that is a power of two from 4K to 1M, such as 16K or 128K",
         default: "128K",
         help: "bytes in a record, the unit of reading and caching",
         long_help: "Bytes in a record, the unit of reading from the origin and of caching. Large \
             records suit files that are read in sequence; a database is best served with its own \
             page size. A change drops what is cached of the files concerned.",
+        examples: &["4K", "16K", "128K", "1M"],
+        refused: &["", "0", "2K", "3K", "5000", "2M", "12Q"],
         apply: |value, properties| {
             let bytes = parse_size(value).ok()?;
             let fits = bytes.is_power_of_two() && (4096..=1 << 20).contains(&bytes);
             properties.recordsize = fits.then_some(bytes)?;
             Some(())
         },
-        show: |properties| HumanSize(properties.recordsize).to_string(),
+        show: |properties| ExactSize(properties.recordsize).to_string(),
     },
     Property {
         name: "prefetch",
@@ -163,6 +172,8 @@ pub const PROPERTIES: &[Property] = &[
         help: "what is fetched before it is asked for",
         long_help: "What is fetched before it is asked for: contents ahead of sequential readers \
             and attributes ahead of readers of directories, only attributes, or nothing.",
+        examples: &["all", "metadata", "none"],
+        refused: &["", "some", "off"],
         apply: |value, properties| {
             properties.prefetch = match value {
                 "all" => PrefetchLevel::All,
@@ -188,6 +199,8 @@ pub const PROPERTIES: &[Property] = &[
         help: "let go of what a sequential reader has passed",
         long_help: "Whether the records that a sequential reader has passed are let go at once, \
             so that a stream does not push other things out of the cache. As freebehind of UFS.",
+        examples: &["on", "off"],
+        refused: &["", "true", "1"],
         apply: |value, properties| {
             properties.freebehind = on_off(value)?;
             Some(())
@@ -196,25 +209,29 @@ pub const PROPERTIES: &[Property] = &[
     },
     Property {
         name: "readahead",
-        values: "0 to 64M",
+        values: "a size from 0 (off) to 64M, such as 8M",
         default: "8M",
         help: "bytes that are fetched ahead of a sequential reader at most",
         long_help: "How far ahead of a sequential reader contents are fetched at most. The \
             distance starts small and grows only as long as reads still have to wait.",
+        examples: &["0", "1500000", "8M", "64M"],
+        refused: &["", "65M", "-1", "far"],
         apply: |value, properties| {
             properties.readahead = parse_size(value).ok().filter(|bytes| *bytes <= 64 << 20)?;
             Some(())
         },
-        show: |properties| HumanSize(properties.readahead).to_string(),
+        show: |properties| ExactSize(properties.readahead).to_string(),
     },
     Property {
         name: "coherence",
-        values: "exclusive|open|ttl=SECONDS",
+        values: "exclusive|open|ttl=SECONDS, with seconds from 0 up, such as ttl=5",
         default: "open",
         help: "when it is checked whether somebody else has changed the origin",
         long_help: "When it is checked whether somebody else has changed the origin: never, \
             because nobody else writes to it; at each open of a file or directory; or when the \
             last check is older than so many seconds.",
+        examples: &["exclusive", "open", "ttl=0", "ttl=2.5", "ttl=60"],
+        refused: &["", "ttl", "ttl=", "ttl=-1", "ttl=soon", "ttl=NaN", "ttl=inf", "exclusive=1"],
         apply: |value, properties| {
             properties.coherence = match value.split_once('=') {
                 None if value == "exclusive" => Coherence::Exclusive,
@@ -237,6 +254,8 @@ pub const PROPERTIES: &[Property] = &[
         help: "read the origin past the kernel's page cache",
         long_help: "Whether the origin is read with O_DIRECT, where its file system can, so that \
             the kernel does not keep a second copy of what the ARC keeps. As forcedirectio of UFS.",
+        examples: &["on", "off"],
+        refused: &["", "yes"],
         apply: |value, properties| {
             properties.directio = on_off(value)?;
             Some(())
@@ -251,6 +270,8 @@ pub const PROPERTIES: &[Property] = &[
         long_help: "Whether the kernel may keep pages of files above the ARC. Repeated reads then \
             run at the speed of local files, but hot data is held twice, outside the ceiling, and \
             the ARC does not see those reads.",
+        examples: &["on", "off"],
+        refused: &["", "7"],
         apply: |value, properties| {
             properties.pagecache = on_off(value)?;
             Some(())
@@ -283,7 +304,13 @@ impl Property {
             property: self.name,
             value: value.to_string(),
             values: self.values,
+            suggestion: nearest(value, self.values.split('|').filter(|known| self.takes(known))),
         })
+    }
+
+    /// Whether it takes the value.
+    pub fn takes(&self, value: &str) -> bool {
+        (self.apply)(value, &mut Properties::default()).is_some()
     }
 
     /// The value, as it may be given again.
@@ -349,11 +376,12 @@ impl fmt::Display for Coherence {
 impl Serialize for Property {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
-        let mut fields = serializer.serialize_struct("Property", 4)?;
+        let mut fields = serializer.serialize_struct("Property", 5)?;
         fields.serialize_field("name", self.name)?;
         fields.serialize_field("values", self.values)?;
         fields.serialize_field("default", self.default)?;
         fields.serialize_field("help", self.help)?;
+        fields.serialize_field("long_help", self.long_help)?;
         fields.end()
     }
 }
@@ -387,22 +415,18 @@ mod tests {
 
     #[test]
     fn values_are_taken_and_shown_again() {
-        let cases = [
-            ("primarycache", "metadata"),
-            ("recordsize", "16K"),
-            ("prefetch", "none"),
-            ("freebehind", "on"),
-            ("readahead", "0"),
-            ("coherence", "ttl=2.5"),
-            ("coherence", "exclusive"),
-            ("directio", "off"),
-            ("pagecache", "on"),
-        ];
-        for (name, value) in cases {
-            let mut properties = Properties::default();
-            let property = Property::by_name(name).expect("it is in the table");
-            property.apply(value, &mut properties).expect("it is a value");
-            assert_eq!(property.show(&properties), value);
+        for property in PROPERTIES {
+            for value in property.examples {
+                let mut properties = Properties::default();
+                property.apply(value, &mut properties).expect("an example is a value");
+                assert_eq!(property.show(&properties), *value, "{}", property.name);
+            }
+            for value in property.refused {
+                let error = property.apply(value, &mut Properties::default());
+                let error = error.expect_err("this is no value").to_string();
+                assert!(error.contains(property.values), "{error}");
+            }
+            assert!(!property.examples.is_empty() && !property.refused.is_empty());
         }
     }
 
@@ -413,9 +437,8 @@ mod tests {
         let error = parse_setting("primarycache=metdata").expect_err("misspelt").to_string();
         assert!(error.contains("did you mean `metadata`?"), "{error}");
         assert!(error.contains("all|metadata|none"), "{error}");
-        for setting in ["recordsize=3K", "recordsize=2M", "readahead=65M", "coherence=ttl=-1"] {
-            assert!(parse_setting(setting).is_err(), "{setting}");
-        }
+        let error = parse_setting("recordsize=12Q").expect_err("no unit").to_string();
+        assert!(!error.contains("did you mean"), "{error}");
         assert!(parse_setting("primarycache").is_err());
     }
 }

@@ -38,10 +38,7 @@ impl OpenFile {
             return None;
         }
         let now = self.pool.now();
-        if !self.object.version().is_readable(properties.coherence, now) {
-            return None;
-        }
-        let layout = self.object.layout(properties.recordsize);
+        let layout = self.object.readable_layout(&properties, now)?;
         let range = clamp(offset, length, &layout);
         if self.object.ranges.is_being_written(layout.widened(&range)) {
             return None;

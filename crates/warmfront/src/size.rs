@@ -1,5 +1,7 @@
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A size that could not be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a size; write a number with a unit, such as 131072, 128K, 4.5G{}",
@@ -10,7 +12,8 @@ pub struct SizeError {
 }
 
 /// A size, or a share of the memory there is.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Size {
     /// Bytes.
     Bytes(u64),
@@ -81,6 +84,21 @@ impl fmt::Display for HumanSize {
     }
 }
 
+/// A number of bytes that reads back as exactly the same: with the largest unit that divides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExactSize(pub u64);
+
+impl fmt::Display for ExactSize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let divides = |shift: u32| self.0 >= 1 << shift && self.0.trailing_zeros() >= shift;
+        let text = match UNITS.iter().rev().find(|(_, shift)| divides(*shift)) {
+            None => self.0.to_string(),
+            Some((name, shift)) => format!("{}{}", self.0 >> shift, name.to_ascii_uppercase()),
+        };
+        formatter.pad(&text)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +138,16 @@ mod tests {
         ];
         for (bytes, text) in cases {
             assert_eq!(HumanSize(bytes).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn exact_sizes_read_back() {
+        for (bytes, text) in
+            [(0, "0"), (1_500_000, "1500000"), (131_072, "128K"), (3 << 29, "1536M")]
+        {
+            assert_eq!(ExactSize(bytes).to_string(), text);
+            assert_eq!(parse_size(text), Ok(bytes));
         }
     }
 }

@@ -1,13 +1,11 @@
 //! What every origin must do, asked of each of them.
 
-mod common;
-
 use std::ffi::{OsStr, OsString};
 use std::io::IoSliceMut;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use common::{READ, READ_WRITE, Subject, caller, errno, is_root, pattern};
+use crate::common::{READ, READ_WRITE, Subject, caller, errno, is_root, pattern};
 use futures::executor::block_on;
 use rustix::io::Errno;
 use storage::{
@@ -627,7 +625,7 @@ fn remembered_objects_are_served(subject: &Subject) {
     assert_eq!(errno(subject.attributes(entry.object)), Errno::STALE);
 }
 
-fn a_deep_tree_works(subject: &Subject) {
+pub fn a_deep_tree_works(subject: &Subject) {
     const DEPTH: usize = 300;
     let name = "a-name-of-twenty-byt";
     let mut directories = vec![subject.root];

@@ -1,13 +1,11 @@
 //! Slow, failing and hanging origins, on a clock that only the test moves.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{READ, READ_WRITE, caller, errno};
+use crate::common::{READ, READ_WRITE, caller, errno};
 use futures::executor::block_on;
 use parking_lot::Mutex;
 use rustix::io::Errno;

@@ -1,7 +1,5 @@
 //! Short forms of the calls, for tests.
 
-#![allow(dead_code, reason = "each test program uses a part")]
-
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
 use std::sync::Arc;

@@ -1,17 +1,15 @@
 //! What only a directory origin can do wrong: changes behind its back, and its own limits.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::io::IoSliceMut;
 
-use common::{File, READ, READ_WRITE, Subject, errno, is_root, pattern};
+use crate::common::{File, READ, READ_WRITE, Subject, errno, is_root, pattern};
 use futures::executor::block_on;
 use rustix::io::Errno;
 use storage::{
-    Capabilities, DirectoryOptions, DirectoryOrigin, OpenMode, Origin, OriginError, RenameFlags,
-    SetAttributes,
+    Caller, Capabilities, DirectoryOptions, DirectoryOrigin, Node, OpenMode, Origin, OriginError,
+    RenameFlags, SetAttributes,
 };
 
 fn is_unreachable<T>(result: storage::Result<T>) -> bool {
@@ -142,7 +140,10 @@ fn what_is_no_directory_is_refused() {
     }
     let closed = temporary.path().join("closed");
     rustix::fs::mkdir(&closed, rustix::fs::Mode::empty()).expect("it can be made");
-    assert_eq!(open("closed"), Errno::ACCESS);
+    let opened = open("closed");
+    // Else it could not be removed.
+    rustix::fs::chmod(&closed, rustix::fs::Mode::RWXU).expect("its owner may");
+    assert_eq!(opened, Errno::ACCESS);
 }
 
 #[test]
@@ -160,6 +161,39 @@ fn few_descriptors_suffice() {
         subject.attributes(*file).expect("it is there");
         subject.open(*file, READ_WRITE).expect("it is there");
     }
+}
+
+#[test]
+fn a_deep_tree_works_with_few_descriptors() {
+    let options = DirectoryOptions { directories_max: Some(2), ..Default::default() };
+    crate::conformance::a_deep_tree_works(&Subject::with_options(options));
+}
+
+#[test]
+fn threads_act_for_different_callers_at_once() {
+    if !is_root() {
+        eprintln!("skipped: files can be given away by root only");
+        return;
+    }
+    let subject = Subject::directory();
+    std::thread::scope(|scope| {
+        for number in 1..5 {
+            let subject = &subject;
+            scope.spawn(move || {
+                let umask = if number % 2 == 0 { 0o077 } else { 0 };
+                let caller = Caller { uid: 1000 + number, gid: 2000 + number, umask };
+                for turn in 0..200 {
+                    let name = format!("{number}-{turn}");
+                    let node = Node { caller, ..subject.node(subject.root, &name) };
+                    let made = block_on(subject.origin.create(node, READ_WRITE)).expect("made");
+                    let made = made.entry.attributes;
+                    assert_eq!((made.uid, made.gid), (caller.uid, caller.gid));
+                    assert_eq!(made.permissions, 0o644 & !umask);
+                    assert!(is_root(), "the thread is itself again");
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -1,0 +1,307 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::format::Form;
+
+const STATUSES: &str = "Exit status: 0 done, 1 it could not be done, 2 the command line makes no \
+    sense, 3 (prime) only part of it fits or could be read, 130 stopped by ctrl-C.";
+
+/// An adaptive cache in RAM in front of storage that already exists.
+///
+/// `warmfront mount /slow /fast` shows the directory /slow a second time at /fast, with an ARC in
+/// front of it. TARGET is a pool, a dataset, a mount point or any path under one; without it, the
+/// one pool that is mounted is meant.
+#[derive(Debug, Parser)]
+#[command(name = "warmfront", version, after_help = STATUSES, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Mount a directory, or a pool, behind the cache
+    Mount(MountArguments),
+    /// Unmount
+    #[command(visible_alias = "umount")]
+    Unmount {
+        /// A mount point or a pool
+        target: OsString,
+        /// Detach although files are open; it ends when the last one is closed
+        #[arg(long)]
+        lazy: bool,
+    },
+    /// Make, list, show and remove pools that have settings of their own
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Make a dataset: a subtree with properties of its own
+    Create {
+        /// Set a property on it (property=value)
+        #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+        properties: Vec<String>,
+        /// Its path below the pool's top; by default its name without the pool's
+        #[arg(long)]
+        path: Option<PathBuf>,
+        /// POOL/NAME
+        dataset: String,
+    },
+    /// List datasets
+    List {
+        #[command(flatten)]
+        form: Form,
+        /// Only this pool's
+        target: Option<OsString>,
+    },
+    /// Show properties, with where each value comes from
+    Get {
+        #[command(flatten)]
+        form: Form,
+        /// Of all datasets below as well
+        #[arg(short = 'r')]
+        recursive: bool,
+        /// Columns, separated by commas: name, property, value, source
+        #[arg(short = 'o', value_name = "COLUMNS", default_value = "name,property,value,source")]
+        columns: String,
+        /// `all`, or names separated by commas
+        properties: String,
+        /// Whose
+        target: Option<OsString>,
+    },
+    /// Set properties; takes effect at the next access
+    Set {
+        /// property=value
+        #[arg(required = true, value_name = "PROPERTY=VALUE")]
+        properties: Vec<String>,
+        /// The dataset
+        target: OsString,
+    },
+    /// Take a property off a dataset, so that it is inherited again
+    Inherit {
+        /// And off all datasets below it
+        #[arg(short = 'r')]
+        recursive: bool,
+        /// The property
+        property: String,
+        /// The dataset
+        target: OsString,
+    },
+    /// Remove a dataset; files are not touched
+    Destroy {
+        /// With all datasets below it
+        #[arg(short = 'r')]
+        recursive: bool,
+        /// POOL/NAME
+        dataset: OsString,
+    },
+    /// Read files into the cache before the load comes
+    Prime {
+        /// Read at most so many bytes a second, such as 100M
+        #[arg(long, value_name = "SIZE")]
+        rate: Option<String>,
+        /// Only say how much there is and how much of it fits
+        #[arg(long)]
+        dry_run: bool,
+        /// JSON: for programs
+        #[arg(long)]
+        json: bool,
+        /// Files and directories under a mount point
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Hits and misses, second by second
+    Arcstat(ArcstatArguments),
+    /// How a pool is
+    Status {
+        /// JSON: for programs
+        #[arg(long)]
+        json: bool,
+        /// Which pool
+        target: Option<OsString>,
+    },
+    /// Where a file's records are, and why
+    Why {
+        /// JSON: for programs
+        #[arg(long)]
+        json: bool,
+        /// A file under a mount point
+        file: PathBuf,
+    },
+    /// Set the ceiling of a mounted pool
+    SetArcMax {
+        /// Bytes such as 4G, or a share of memory such as 25%
+        size: String,
+        /// Which pool
+        target: Option<OsString>,
+    },
+    /// What on this machine will be slow or not work, why, and what to do
+    Doctor {
+        /// JSON: for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// A few hundred MB of this machine's files behind a slow origin: cold, then warm
+    Demo(DemoArguments),
+    /// Print completions for a shell
+    Completions {
+        /// Which
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page (troff)
+    #[command(hide = true)]
+    Manual,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MountArguments {
+    /// Stay in the foreground, and log to standard error
+    #[arg(short = 'f', long)]
+    pub(crate) foreground: bool,
+    /// Set a property of the whole pool until it is unmounted
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    pub(crate) properties: Vec<String>,
+    /// RAM that everything together may take: bytes such as 4G, or a share such as 25%
+    #[arg(long, value_name = "SIZE|PERCENT")]
+    pub(crate) arc_max: Option<String>,
+    /// Refuse every change
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Let other users use the mount as well
+    #[arg(long)]
+    pub(crate) allow_other: bool,
+    /// Slow the origin down to a model, to try things out: hdd, nfs or s3
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) slow: Option<String>,
+    /// A directory, or a pool made with `pool create`
+    #[arg(value_name = "ORIGIN|POOL")]
+    pub(crate) source: OsString,
+    /// An empty directory; by default where the pool's settings say
+    pub(crate) mountpoint: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Make a pool: one commented TOML file
+    Create {
+        /// Set a property of the whole pool
+        #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+        properties: Vec<String>,
+        /// Where it is mounted unless told otherwise
+        #[arg(short = 'm', long, value_name = "PATH")]
+        mountpoint: Option<PathBuf>,
+        /// RAM that everything together may take
+        #[arg(long, value_name = "SIZE|PERCENT")]
+        arc_max: Option<String>,
+        /// Its name
+        name: String,
+        /// The directory that it stands in front of
+        origin: PathBuf,
+    },
+    /// List pools, mounted or not
+    List {
+        #[command(flatten)]
+        form: Form,
+    },
+    /// How pools are
+    Status {
+        /// JSON: for programs
+        #[arg(long)]
+        json: bool,
+        /// Which pool; all that are mounted if absent
+        pool: Option<OsString>,
+    },
+    /// Remove a pool's settings; files are not touched
+    Destroy {
+        /// Which
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ArcstatArguments {
+    /// All columns
+    #[arg(short = 'a')]
+    pub(crate) all: bool,
+    /// Hits by list, ghost hits and evictions
+    #[arg(short = 'x')]
+    pub(crate) extended: bool,
+    /// Prefetching
+    #[arg(short = 'z')]
+    pub(crate) prefetch: bool,
+    /// List the columns there are
+    #[arg(short = 'v')]
+    pub(crate) list: bool,
+    /// Exact numbers instead of rounded ones
+    #[arg(short = 'p')]
+    pub(crate) exact: bool,
+    /// These columns, separated by commas
+    #[arg(short = 'f', value_name = "COLUMNS")]
+    pub(crate) columns: Option<String>,
+    /// Write to this file
+    #[arg(short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// What stands between columns
+    #[arg(short = 's', value_name = "TEXT", default_value = "  ")]
+    pub(crate) separator: String,
+    /// JSON, a line for each sample
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Seconds between samples, how many of them, and whose
+    #[arg(value_name = "INTERVAL [COUNT] [TARGET]", num_args = 0..=3)]
+    pub(crate) words: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// How slow the origin is: hdd, nfs or s3
+    #[arg(long, value_name = "MODEL", default_value = "hdd")]
+    pub(crate) slow: String,
+    /// Bytes of files to take
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub(crate) size: String,
+    /// Run through the library, as where FUSE cannot be had
+    #[arg(long)]
+    pub(crate) library: bool,
+    /// JSON: for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn several_settings_come_before_the_target() {
+        let words = ["warmfront", "set", "prefetch=none", "recordsize=16K", "slow/db"];
+        let Command::Set { properties, target } =
+            Arguments::try_parse_from(words).expect("well formed").command
+        else {
+            panic!("it is a set");
+        };
+        assert_eq!(properties, ["prefetch=none", "recordsize=16K"]);
+        assert_eq!(target, "slow/db");
+        assert!(Arguments::try_parse_from(["warmfront", "set", "prefetch=none"]).is_err());
+    }
+
+    #[test]
+    fn mount_takes_its_options() {
+        let words =
+            ["warmfront", "mount", "-f", "-o", "prefetch=none", "--arc-max", "1G", "/a", "/b"];
+        let Command::Mount(mount) = Arguments::try_parse_from(words).expect("well formed").command
+        else {
+            panic!("it is a mount");
+        };
+        assert!(mount.foreground && !mount.read_only);
+        assert_eq!(mount.properties, ["prefetch=none"]);
+        assert_eq!(mount.mountpoint, Some(PathBuf::from("/b")));
+    }
+}

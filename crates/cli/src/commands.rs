@@ -1,0 +1,93 @@
+mod arcstat;
+mod dataset;
+mod doctor;
+mod mount;
+mod pool;
+mod prime;
+mod status;
+mod why;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use daemon::{Paths, Target};
+use warmfront::{Size, parse_setting, parse_size_or_percent};
+
+use crate::arguments::{Arguments, Command};
+use crate::failure::{Failure, Result};
+use crate::format::print;
+
+/// Carries a command out.
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    let paths = Paths::from_environment()?;
+    let paths = &paths;
+    match command {
+        Command::Mount(arguments) => mount::mount(paths, arguments)?,
+        Command::Unmount { target, lazy } => mount::unmount(paths, &target, lazy)?,
+        Command::Pool(command) => pool::run(paths, command)?,
+        Command::Create { properties, path, dataset } => {
+            dataset::create(paths, &dataset, path, settings(&properties)?)?;
+        }
+        Command::List { form, target } => dataset::list(paths, form, target.as_deref())?,
+        Command::Get { form, recursive, columns, properties, target } => {
+            let request = dataset::Get { form, recursive, columns, properties };
+            dataset::get(paths, &request, target.as_deref())?;
+        }
+        Command::Set { properties, target } => {
+            dataset::set(paths, settings(&properties)?, &target)?;
+        }
+        Command::Inherit { recursive, property, target } => {
+            dataset::inherit(paths, recursive, &property, &target)?;
+        }
+        Command::Destroy { recursive, dataset } => dataset::destroy(paths, recursive, &dataset)?,
+        Command::Prime { rate, dry_run, json, paths: files } => {
+            return prime::prime(paths, rate.as_deref(), dry_run, json, &files);
+        }
+        Command::Arcstat(arguments) => arcstat::arcstat(paths, &arguments)?,
+        Command::Status { json, target } => status::status(paths, json, target.as_deref())?,
+        Command::Why { json, file } => why::why(paths, json, &file)?,
+        Command::SetArcMax { size, target } => {
+            status::set_ceiling(paths, &size, target.as_deref())?;
+        }
+        Command::Doctor { json } => return Ok(doctor::doctor(json)),
+        Command::Demo(arguments) => crate::demo::demo(&arguments)?,
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "warmfront", &mut text);
+            print(&String::from_utf8_lossy(&text));
+        }
+        Command::Manual => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Arguments::command())
+                .render(&mut text)
+                .map_err(|error| Failure::new(format!("cannot write the manual: {error}")))?;
+            print(&String::from_utf8_lossy(&text));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a command is about: what is named, or the one pool that is mounted.
+fn target(paths: &Paths, text: Option<&OsStr>) -> Result<Target> {
+    Ok(match text {
+        Some(text) => Target::find(paths, text)?,
+        None => Target::only(paths)?,
+    })
+}
+
+/// Reads `property=value` words, checking both.
+fn settings(words: &[String]) -> Result<BTreeMap<String, String>> {
+    let mut settings = BTreeMap::new();
+    for word in words {
+        let (property, value) = parse_setting(word)?;
+        settings.insert(property.name.to_string(), value);
+    }
+    Ok(settings)
+}
+
+/// Reads a ceiling.
+fn ceiling(text: &str) -> Result<Size> {
+    parse_size_or_percent(text).map_err(Failure::usage)
+}

@@ -1,0 +1,191 @@
+mod columns;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use daemon::Paths;
+use serde_json::{Map, Value};
+
+use crate::arguments::ArcstatArguments;
+use crate::commands::target;
+use crate::failure::{Failure, Result};
+use crate::format::print;
+use crate::interrupt::Interrupt;
+use columns::{COLUMNS, Column, Sample};
+
+/// Lines between two headings.
+const HEADING_EVERY: u64 = 20;
+/// The shortest interval in seconds.
+const INTERVAL_SECONDS_MIN: f64 = 0.1;
+/// A wait is cut into pieces of this, so that ctrl-C is noticed.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+const DEFAULT: &str = "time,read,ddread,ddh%,dmread,dmh%,pread,ph%,size,c,avail";
+const EXTENDED: &str = "time,mfu,mru,mfug,mrug,unc,evict,dread,pread,read";
+const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,phit,pwaste";
+
+/// Prints what a pool was asked, second by second. The first line is the sum since it was mounted.
+pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()> {
+    if arguments.list {
+        print(&columns::list());
+        return Ok(());
+    }
+    let (interval, count, text) = words(&arguments.words)?;
+    let columns = chosen(arguments)?;
+    let target = target(paths, text.as_deref())?;
+    let client = target.client()?;
+    let mut output = Output::new(arguments)?;
+    let interrupt = Interrupt::watch()
+        .map_err(|error| Failure::new(format!("cannot watch for ctrl-C: {error}")))?;
+    let uptime = client.status()?.uptime_seconds;
+    let mut before: (Instant, BTreeMap<String, u64>) = (Instant::now(), BTreeMap::new());
+    let lines = if interval.is_none() { 1 } else { count.unwrap_or(u64::MAX) };
+    for line in 0..lines {
+        if line > 0 {
+            let due = before.0 + interval.unwrap_or_default();
+            while Instant::now() < due {
+                if interrupt.is_set() {
+                    return Ok(());
+                }
+                std::thread::sleep(PATIENCE.min(due.saturating_duration_since(Instant::now())));
+            }
+        }
+        let statistics = client.statistics()?;
+        let now = Instant::now();
+        let elapsed = if line == 0 { uptime } else { (now - before.0).as_secs_f64() };
+        let sample = Sample::new(&before.1, &statistics.counters, elapsed);
+        output.write(&text_of(&columns, &sample, arguments, line))?;
+        before = (now, statistics.counters);
+    }
+    Ok(())
+}
+
+/// The lines for one sample.
+fn text_of(
+    columns: &[&Column],
+    sample: &Sample<'_>,
+    arguments: &ArcstatArguments,
+    line: u64,
+) -> String {
+    if arguments.json {
+        let fields: Map<String, Value> =
+            columns.iter().map(|column| (column.name.to_string(), column.json(sample))).collect();
+        return format!("{}\n", Value::Object(fields));
+    }
+    let set = |cells: Vec<String>| cells.join(&arguments.separator) + "\n";
+    let mut text = String::new();
+    if line % HEADING_EVERY == 0 {
+        text.push_str(&set(columns.iter().map(|column| column.heading()).collect()));
+    }
+    text.push_str(&set(columns
+        .iter()
+        .map(|column| column.text(sample, arguments.exact))
+        .collect()));
+    text
+}
+
+/// Interval, count and target, told apart by what they look like.
+fn words(words: &[OsString]) -> Result<(Option<Duration>, Option<u64>, Option<OsString>)> {
+    let mut words = words.iter().peekable();
+    let number = |word: &OsString| word.to_str().and_then(|text| text.parse::<f64>().ok());
+    let interval = words.next_if(|word| number(word).is_some()).and_then(number);
+    let interval = match interval {
+        Some(seconds) if seconds >= INTERVAL_SECONDS_MIN && seconds <= 86_400.0 => {
+            Some(Duration::from_secs_f64(seconds))
+        }
+        Some(seconds) => {
+            return Err(Failure::usage(format!(
+                "an interval of {seconds} s makes no sense; give {INTERVAL_SECONDS_MIN} to 86400"
+            )));
+        }
+        None => None,
+    };
+    let count = words.next_if(|word| interval.is_some() && number(word).is_some());
+    let count = match count.and_then(|word| word.to_str()).map(str::parse::<u64>) {
+        Some(Ok(count)) if count > 0 => Some(count),
+        Some(_) => return Err(Failure::usage("the count is a whole number from 1 up")),
+        None => None,
+    };
+    let target = words.next().cloned();
+    match words.next() {
+        None => Ok((interval, count, target)),
+        Some(word) => Err(Failure::usage(format!(
+            "what is `{}`? The order is INTERVAL COUNT TARGET",
+            word.to_string_lossy()
+        ))),
+    }
+}
+
+fn chosen(arguments: &ArcstatArguments) -> Result<Vec<&'static Column>> {
+    if arguments.all {
+        return Ok(COLUMNS.iter().collect());
+    }
+    let names = match &arguments.columns {
+        Some(names) => names,
+        None if arguments.extended => EXTENDED,
+        None if arguments.prefetch => PREFETCH,
+        None => DEFAULT,
+    };
+    let column = |name: &str| {
+        COLUMNS.iter().find(|column| column.name == name.trim()).ok_or_else(|| {
+            Failure::usage(format!(
+                "there is no column `{name}`; `warmfront arcstat -v` lists them"
+            ))
+        })
+    };
+    names.split(',').map(column).collect()
+}
+
+/// Where the lines go.
+enum Output {
+    Terminal,
+    File(File, String),
+}
+
+impl Output {
+    fn new(arguments: &ArcstatArguments) -> Result<Output> {
+        let Some(path) = &arguments.output else {
+            return Ok(Output::Terminal);
+        };
+        let name = path.display().to_string();
+        let file = File::create(path)
+            .map_err(|error| Failure::new(format!("cannot write {name}: {error}")))?;
+        Ok(Output::File(file, name))
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        match self {
+            Output::Terminal => print(text),
+            Output::File(file, name) => file
+                .write_all(text.as_bytes())
+                .map_err(|error| Failure::new(format!("cannot write {name}: {error}")))?,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<(Option<Duration>, Option<u64>, Option<OsString>)> {
+        let parts: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
+        words(&parts)
+    }
+
+    #[test]
+    fn interval_count_and_target_are_told_apart() {
+        let one = Some(Duration::from_secs(1));
+        assert_eq!(parse("").expect("nothing"), (None, None, None));
+        assert_eq!(parse("1").expect("one"), (one, None, None));
+        assert_eq!(parse("1 5 /fast").expect("three"), (one, Some(5), Some("/fast".into())));
+        assert_eq!(parse("/fast").expect("one"), (None, None, Some("/fast".into())));
+        assert_eq!(parse("1 slow").expect("two"), (one, None, Some("slow".into())));
+        for wrong in ["0", "1 0", "1 1.5", "1 2 3 4", "/a /b"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use warmfront::HumanSize;
+
+/// Two looks at the counters, and the time between them.
+#[derive(Debug)]
+pub(crate) struct Sample<'a> {
+    before: &'a BTreeMap<String, u64>,
+    after: &'a BTreeMap<String, u64>,
+    elapsed_seconds: f64,
+}
+
+impl<'a> Sample<'a> {
+    /// `before` is empty for a sum from the beginning.
+    pub(crate) fn new(
+        before: &'a BTreeMap<String, u64>,
+        after: &'a BTreeMap<String, u64>,
+        elapsed_seconds: f64,
+    ) -> Sample<'a> {
+        Sample { before, after, elapsed_seconds: elapsed_seconds.max(0.001) }
+    }
+
+    fn now(&self, name: &str) -> u64 {
+        self.after.get(name).copied().unwrap_or(0)
+    }
+
+    fn moved(&self, names: &[&str]) -> u64 {
+        let before = |name: &str| self.before.get(name).copied().unwrap_or(0);
+        names.iter().map(|name| self.now(name).saturating_sub(before(name))).sum()
+    }
+}
+
+/// What a column shows.
+enum Kind {
+    /// The time of day.
+    Time,
+    /// How often these counters moved in a second.
+    Rate(&'static [&'static str]),
+    /// The first ones as a share of all.
+    Share { part: &'static [&'static str], whole: &'static [&'static str] },
+    /// A number of bytes, as it is now.
+    Size(&'static str),
+    /// What is left below the ceiling.
+    Available,
+    /// Bytes in a second.
+    ByteRate(&'static [&'static str]),
+}
+
+/// A column of the output.
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    help: &'static str,
+    kind: Kind,
+}
+
+const DATA: [&str; 3] = ["demand_data_hits", "demand_data_iohits", "demand_data_misses"];
+const METADATA: [&str; 2] = ["demand_metadata_hits", "demand_metadata_misses"];
+const PREFETCH_DATA: [&str; 3] =
+    ["prefetch_data_hits", "prefetch_data_iohits", "prefetch_data_misses"];
+const PREFETCH_METADATA: [&str; 2] = ["prefetch_metadata_hits", "prefetch_metadata_misses"];
+const ALL: [&str; 3] = ["hits", "iohits", "misses"];
+
+macro_rules! column {
+    ($name:literal, $help:literal, $kind:expr) => {
+        Column { name: $name, help: $help, kind: $kind }
+    };
+}
+
+/// All columns.
+pub(crate) const COLUMNS: &[Column] = &[
+    column!("time", "time of day, UTC", Kind::Time),
+    column!("read", "accesses a second, of all kinds", Kind::Rate(&ALL)),
+    column!("hits", "accesses a second that were answered from RAM", Kind::Rate(&["hits"])),
+    column!("iohs", "accesses a second that joined a fetch under way", Kind::Rate(&["iohits"])),
+    column!("miss", "accesses a second that the origin had to answer", Kind::Rate(&["misses"])),
+    column!("hit%", "share of hits", Kind::Share { part: &["hits"], whole: &ALL }),
+    column!("ioh%", "share of joined fetches", Kind::Share { part: &["iohits"], whole: &ALL }),
+    column!("miss%", "share of misses", Kind::Share { part: &["misses"], whole: &ALL }),
+    column!(
+        "dread",
+        "demanded accesses a second",
+        Kind::Rate(&[DATA[0], DATA[1], DATA[2], METADATA[0], METADATA[1]])
+    ),
+    column!("ddread", "demanded contents, records a second", Kind::Rate(&DATA)),
+    column!("ddhit", "demanded contents, hits a second", Kind::Rate(&[DATA[0]])),
+    column!("ddioh", "demanded contents, joined fetches a second", Kind::Rate(&[DATA[1]])),
+    column!("ddmis", "demanded contents, misses a second", Kind::Rate(&[DATA[2]])),
+    column!(
+        "ddh%",
+        "demanded contents, share of hits",
+        Kind::Share { part: &[DATA[0]], whole: &DATA }
+    ),
+    column!(
+        "ddm%",
+        "demanded contents, share of misses",
+        Kind::Share { part: &[DATA[2]], whole: &DATA }
+    ),
+    column!("dmread", "demanded metadata, answers a second", Kind::Rate(&METADATA)),
+    column!("dmhit", "demanded metadata, hits a second", Kind::Rate(&[METADATA[0]])),
+    column!("dmmis", "demanded metadata, misses a second", Kind::Rate(&[METADATA[1]])),
+    column!(
+        "dmh%",
+        "demanded metadata, share of hits",
+        Kind::Share { part: &[METADATA[0]], whole: &METADATA }
+    ),
+    column!(
+        "dmm%",
+        "demanded metadata, share of misses",
+        Kind::Share { part: &[METADATA[1]], whole: &METADATA }
+    ),
+    column!(
+        "pread",
+        "prefetched accesses a second",
+        Kind::Rate(&[
+            PREFETCH_DATA[0],
+            PREFETCH_DATA[1],
+            PREFETCH_DATA[2],
+            PREFETCH_METADATA[0],
+            PREFETCH_METADATA[1]
+        ])
+    ),
+    column!(
+        "ph%",
+        "prefetched, share found in RAM",
+        Kind::Share {
+            part: &[PREFETCH_DATA[0], PREFETCH_METADATA[0]],
+            whole: &[
+                PREFETCH_DATA[0],
+                PREFETCH_DATA[1],
+                PREFETCH_DATA[2],
+                PREFETCH_METADATA[0],
+                PREFETCH_METADATA[1]
+            ]
+        }
+    ),
+    column!("pdread", "prefetched contents, records a second", Kind::Rate(&PREFETCH_DATA)),
+    column!(
+        "pdh%",
+        "prefetched contents, share found in RAM",
+        Kind::Share { part: &[PREFETCH_DATA[0]], whole: &PREFETCH_DATA }
+    ),
+    column!("pmread", "prefetched metadata, answers a second", Kind::Rate(&PREFETCH_METADATA)),
+    column!(
+        "pmh%",
+        "prefetched metadata, share found in RAM",
+        Kind::Share { part: &[PREFETCH_METADATA[0]], whole: &PREFETCH_METADATA }
+    ),
+    column!(
+        "phit",
+        "first reads of prefetched records, a second",
+        Kind::Rate(&["demand_hit_prefetch"])
+    ),
+    column!(
+        "pwaste",
+        "prefetched records that went unread, a second",
+        Kind::Rate(&["prefetch_wasted"])
+    ),
+    column!("mru", "hits a second on recently used records", Kind::Rate(&["mru_hits"])),
+    column!("mfu", "hits a second on frequently used records", Kind::Rate(&["mfu_hits"])),
+    column!(
+        "mrug",
+        "hits a second on ghosts of recently used ones",
+        Kind::Rate(&["mru_ghost_hits"])
+    ),
+    column!(
+        "mfug",
+        "hits a second on ghosts of frequently used ones",
+        Kind::Rate(&["mfu_ghost_hits"])
+    ),
+    column!("unc", "hits a second on records not to be kept", Kind::Rate(&["uncached_hits"])),
+    column!("evict", "records evicted a second", Kind::Rate(&["deleted"])),
+    column!("oread", "reads of the origin a second", Kind::Rate(&["origin_reads"])),
+    column!(
+        "orbytes",
+        "bytes a second read from the origin",
+        Kind::ByteRate(&["origin_read_bytes"])
+    ),
+    column!("owrite", "writes to the origin a second", Kind::Rate(&["origin_writes"])),
+    column!(
+        "owbytes",
+        "bytes a second written to the origin",
+        Kind::ByteRate(&["origin_write_bytes"])
+    ),
+    column!("ometa", "other calls to the origin a second", Kind::Rate(&["origin_metadata_calls"])),
+    column!("size", "RAM in use", Kind::Size("size")),
+    column!("data", "RAM for contents", Kind::Size("data_size")),
+    column!("meta", "RAM for metadata", Kind::Size("metadata_size")),
+    column!("c", "RAM that the ARC may take at present", Kind::Size("c")),
+    column!("avail", "RAM left below the ceiling", Kind::Available),
+];
+
+impl Column {
+    fn width(&self) -> usize {
+        let least = if matches!(self.kind, Kind::Time) { 8 } else { 5 };
+        self.name.len().max(least)
+    }
+
+    /// The name, as wide as the column.
+    pub(crate) fn heading(&self) -> String {
+        format!("{:>width$}", self.name, width = self.width())
+    }
+
+    /// The value, as wide as the column unless it is exact.
+    pub(crate) fn text(&self, sample: &Sample<'_>, exact: bool) -> String {
+        let text = match (&self.kind, self.number(sample)) {
+            (Kind::Time, seconds) => time_of_day(seconds as u64),
+            (Kind::Share { whole, .. }, _) if sample.moved(whole) == 0 => "-".to_string(),
+            (_, number) if exact => format!("{number:.0}"),
+            (Kind::Size(_) | Kind::Available | Kind::ByteRate(_), number) => {
+                HumanSize(number as u64).to_string()
+            }
+            (_, number) => rounded(number),
+        };
+        format!("{text:>width$}", width = self.width())
+    }
+
+    /// The value for programs.
+    pub(crate) fn json(&self, sample: &Sample<'_>) -> Value {
+        match &self.kind {
+            Kind::Share { whole, .. } if sample.moved(whole) == 0 => Value::Null,
+            _ => Value::from(self.number(sample)),
+        }
+    }
+
+    fn number(&self, sample: &Sample<'_>) -> f64 {
+        match &self.kind {
+            Kind::Time => {
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+            }
+            Kind::Rate(names) | Kind::ByteRate(names) => {
+                sample.moved(names) as f64 / sample.elapsed_seconds
+            }
+            Kind::Share { part, whole } => {
+                sample.moved(part) as f64 * 100.0 / sample.moved(whole).max(1) as f64
+            }
+            Kind::Size(name) => sample.now(name) as f64,
+            Kind::Available => sample.now("c_max").saturating_sub(sample.now("size")) as f64,
+        }
+    }
+}
+
+/// The columns with their meanings.
+pub(crate) fn list() -> String {
+    COLUMNS.iter().map(|column| format!("{:>8}  {}\n", column.name, column.help)).collect()
+}
+
+/// A count with a unit, so that it stays narrow.
+fn rounded(number: f64) -> String {
+    match number {
+        number if number >= 1e9 => format!("{:.1}G", number / 1e9),
+        number if number >= 1e6 => format!("{:.1}M", number / 1e6),
+        number if number >= 1e4 => format!("{:.1}K", number / 1e3),
+        number => format!("{number:.0}"),
+    }
+}
+
+/// Hours, minutes and seconds, UTC, of a time since 1970.
+fn time_of_day(seconds: u64) -> String {
+    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}", seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(values: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        values.iter().map(|(name, value)| (name.to_string(), *value)).collect()
+    }
+
+    fn shown(name: &str, sample: &Sample<'_>) -> String {
+        let column = COLUMNS.iter().find(|column| column.name == name).expect("a column");
+        column.text(sample, false).trim().to_string()
+    }
+
+    #[test]
+    fn rates_and_shares_come_from_what_moved_between_two_looks() {
+        let before = counters(&[("demand_data_hits", 100), ("demand_data_misses", 50)]);
+        let after = counters(&[
+            ("demand_data_hits", 400),
+            ("demand_data_misses", 150),
+            ("size", 3 << 30),
+            ("c_max", 4 << 30),
+        ]);
+        let sample = Sample::new(&before, &after, 2.0);
+        assert_eq!(shown("ddread", &sample), "200");
+        assert_eq!(shown("ddh%", &sample), "75");
+        assert_eq!(shown("dmh%", &sample), "-");
+        assert_eq!(shown("size", &sample), "3G");
+        assert_eq!(shown("avail", &sample), "1G");
+    }
+
+    #[test]
+    fn every_column_is_as_wide_as_its_heading() {
+        let after = counters(&[("hits", 123_456_789)]);
+        let before = BTreeMap::new();
+        let sample = Sample::new(&before, &after, 1.0);
+        for column in COLUMNS {
+            assert_eq!(
+                column.heading().len(),
+                column.text(&sample, false).len(),
+                "{}",
+                column.name
+            );
+        }
+        assert_eq!(time_of_day(3_723), "01:02:03");
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (index, column) in COLUMNS.iter().enumerate() {
+            assert!(!COLUMNS[..index].iter().any(|other| other.name == column.name));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+use std::ffi::OsStr;
+use std::fmt::Write;
+
+use daemon::{MountRequest, MountSource, Mounted, Paths, Unmounted};
+use warmfront::HumanSize;
+
+use crate::arguments::MountArguments;
+use crate::bars::coloured;
+use crate::commands::{ceiling, settings};
+use crate::failure::Result;
+use crate::format::print;
+
+/// Mounts, and says what is served and what to do next.
+pub(crate) fn mount(paths: &Paths, arguments: MountArguments) -> Result<()> {
+    let request = MountRequest {
+        source: MountSource::parse(paths, &arguments.source),
+        mountpoint: arguments.mountpoint,
+        properties: settings(&arguments.properties)?.into_iter().collect(),
+        arc_max: arguments.arc_max.as_deref().map(ceiling).transpose()?,
+        read_only: arguments.read_only,
+        allow_other: arguments.allow_other,
+        slow: arguments.slow,
+    };
+    if arguments.foreground {
+        daemon::start_logging();
+        daemon::mount_in_foreground(paths, &request, |mounted| print(&greeting(mounted)))?;
+    } else {
+        print(&greeting(&daemon::mount_in_background(paths, &request)?));
+    }
+    Ok(())
+}
+
+fn greeting(mounted: &Mounted) -> String {
+    let what = &mounted.descriptor;
+    let mountpoint = what.mountpoint.display();
+    let mut text = String::new();
+    for note in &mounted.notes {
+        let _ = writeln!(text, "{} {note}", coloured("note:", 33));
+    }
+    let ceiling = HumanSize(mounted.ceiling_bytes);
+    let lines = [
+        ("pool", what.pool.clone()),
+        ("origin", what.origin.display().to_string()),
+        ("mounted at", mountpoint.to_string()),
+        ("ceiling", format!("{ceiling} of RAM for everything together")),
+        ("look at it", format!("warmfront arcstat 1 {mountpoint}")),
+        ("", format!("warmfront status {mountpoint}")),
+        ("unmount", format!("warmfront unmount {mountpoint}")),
+    ];
+    for (label, value) in lines {
+        let _ = writeln!(text, "{label:<11} {value}");
+    }
+    text
+}
+
+/// Unmounts, and says how that went.
+pub(crate) fn unmount(paths: &Paths, target: &OsStr, lazy: bool) -> Result<()> {
+    let text = match daemon::unmount(paths, target, lazy)? {
+        Unmounted::Done { pool } => format!("pool {pool} is unmounted\n"),
+        Unmounted::Detached { pool } => {
+            format!("pool {pool} is detached; its daemon ends when the last file is closed\n")
+        }
+        Unmounted::DeadMountCleared { mountpoint } => format!(
+            "the daemon of {} was dead; the mount that it left is cleared away\n",
+            mountpoint.display()
+        ),
+    };
+    print(&text);
+    Ok(())
+}

@@ -1,0 +1,162 @@
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt::Write;
+
+use daemon::protocol::Status;
+use daemon::{Paths, Target, ceiling_bytes};
+use warmfront::HumanSize;
+
+use crate::bars::{bar, coloured, is_unicode};
+use crate::commands::{ceiling, target};
+use crate::failure::{Failure, Result};
+use crate::format::{Form, count, json, percent, print, seconds};
+use crate::table::Table;
+
+/// Characters of the picture of the ceiling.
+const BAR_WIDTH: usize = 40;
+
+pub(crate) fn status(paths: &Paths, as_json: bool, text: Option<&OsStr>) -> Result<()> {
+    show(&target(paths, text)?, as_json)
+}
+
+/// Shows how a mounted pool is.
+pub(crate) fn show(target: &Target, as_json: bool) -> Result<()> {
+    let status = target.client()?.status()?;
+    print(&if as_json { json(&status) } else { people(&status) });
+    Ok(())
+}
+
+/// Sets the ceiling of a mounted pool.
+pub(crate) fn set_ceiling(paths: &Paths, size: &str, text: Option<&OsStr>) -> Result<()> {
+    let bytes = ceiling_bytes(Some(ceiling(size)?));
+    if bytes < daemon::CEILING_BYTES_MIN {
+        let least = HumanSize(daemon::CEILING_BYTES_MIN);
+        return Err(Failure::usage(format!(
+            "`{size}` is too small a ceiling; give at least {least}"
+        )));
+    }
+    let target = target(paths, text)?;
+    let now = target.client()?.set_ceiling(bytes)?;
+    print(&format!("the ceiling of pool {} is {}\n", target.pool, HumanSize(now)));
+    Ok(())
+}
+
+fn people(status: &Status) -> String {
+    let counter = |name: &str| status.counters.get(name).copied().unwrap_or(0);
+    let size = |name: &str| HumanSize(counter(name)).to_string();
+    let rate = |kind: &str| hit_rate(&status.counters, kind);
+    let used = counter("size");
+    let share = used as f64 / status.ceiling_bytes.max(1) as f64;
+    let mut lines = vec![
+        ("pool", status.pool.clone()),
+        ("origin", status.origin.display().to_string()),
+        ("mounted at", mounted_at(status)),
+        ("daemon", daemon_line(status)),
+        (
+            "ceiling",
+            format!(
+                "{} {} of {}",
+                bar(share, BAR_WIDTH, is_unicode()),
+                HumanSize(used),
+                HumanSize(status.ceiling_bytes)
+            ),
+        ),
+        (
+            "in it",
+            format!(
+                "contents {}, metadata {}, headers and ghosts {}, in use {}",
+                size("data_size"),
+                size("metadata_size"),
+                size("hdr_size"),
+                size("other_size")
+            ),
+        ),
+        (
+            "lists",
+            format!(
+                "recently used {}, frequently used {}; ghosts {} and {}",
+                size("mru_size"),
+                size("mfu_size"),
+                HumanSize(counter("mru_ghost_data") + counter("mru_ghost_metadata")),
+                HumanSize(counter("mfu_ghost_data") + counter("mfu_ghost_metadata"))
+            ),
+        ),
+        ("hit rate", format!("contents {}, metadata {}", rate("data"), rate("metadata"))),
+        (
+            "origin",
+            format!(
+                "{} reads of {}, {} writes of {}, {} other calls, {} errors",
+                count(counter("origin_reads")),
+                size("origin_read_bytes"),
+                count(counter("origin_writes")),
+                size("origin_write_bytes"),
+                count(counter("origin_metadata_calls")),
+                count(counter("origin_errors"))
+            ),
+        ),
+    ];
+    if let Some(slow) = &status.slow {
+        lines.insert(2, ("slowed to", slow.clone()));
+    }
+    let mut text = String::new();
+    for (label, value) in lines {
+        let _ = writeln!(text, "{label:<11} {value}");
+    }
+    text.push('\n');
+    text.push_str(&datasets(&status.datasets));
+    for warning in &status.warnings {
+        let _ = write!(text, "\n{} {warning}", coloured("warning:", 33));
+    }
+    if !status.warnings.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+fn mounted_at(status: &Status) -> String {
+    let mut text = status.mountpoint.display().to_string();
+    if status.read_only {
+        text.push_str(", read-only");
+    }
+    if status.is_detached {
+        text.push_str(", detached: it ends when the last file is closed");
+    }
+    text
+}
+
+fn daemon_line(status: &Status) -> String {
+    let mut text = format!(
+        "process {}, up {}, {} resident",
+        status.pid,
+        seconds(status.uptime_seconds),
+        HumanSize(status.resident_bytes)
+    );
+    if let Some(log) = &status.log {
+        let _ = write!(text, ", log in {}", log.display());
+    }
+    text
+}
+
+fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
+    let mut table =
+        Table::new(&["DATASET", ">CONTENTS", ">METADATA", ">READ", ">HIT RATE", ">METADATA HITS"]);
+    for (name, counters) in datasets {
+        let counter = |name: &str| counters.get(name).copied().unwrap_or(0);
+        table.row(vec![
+            name.clone(),
+            HumanSize(counter("data_size")).to_string(),
+            HumanSize(counter("metadata_size")).to_string(),
+            HumanSize(counter("read_bytes")).to_string(),
+            hit_rate(counters, "data"),
+            hit_rate(counters, "metadata"),
+        ]);
+    }
+    table.render(Form { script: false, exact: false, json: false })
+}
+
+/// The share of demanded answers of a kind that came from RAM.
+fn hit_rate(counters: &BTreeMap<String, u64>, kind: &str) -> String {
+    let counter = |what: &str| counters.get(&format!("demand_{kind}_{what}")).copied().unwrap_or(0);
+    let hits = counter("hits");
+    percent(hits, hits + counter("iohits") + counter("misses"))
+}

@@ -1,0 +1,138 @@
+use std::fmt::Write;
+use std::path::Path;
+
+use daemon::{Paths, Target};
+use warmfront::{HumanSize, RecordRun, Why};
+
+use crate::bars::{coloured, is_unicode, width};
+use crate::failure::{Failure, Result};
+use crate::format::{Form, count, json, percent, print, seconds};
+use crate::table::Table;
+
+/// Rows of the table; the rest is in `--json`.
+const RUNS_SHOWN_MAX: usize = 40;
+
+pub(crate) fn why(paths: &Paths, as_json: bool, file: &Path) -> Result<()> {
+    let target = Target::find(paths, file.as_os_str())?;
+    let path = target.path.as_ref().ok_or_else(|| {
+        Failure::usage(format!("{} is not a path; name a file under the mount", file.display()))
+    })?;
+    let why = target.client()?.why(path)?;
+    print(&if as_json { json(&why) } else { people(file, &why) });
+    Ok(())
+}
+
+fn people(file: &Path, why: &Why) -> String {
+    let mut text = String::new();
+    let mut line = |label: &str, value: String| {
+        let _ = writeln!(text, "{label:<11} {value}");
+    };
+    line("file", file.display().to_string());
+    line("dataset", format!("{} (primarycache={})", why.dataset, why.primarycache));
+    line("object", format!("{}, generation {:016x}", why.object, why.generation));
+    line(
+        "checked",
+        format!(
+            "{} ago against the origin (coherence={})",
+            seconds(why.checked_seconds_ago),
+            why.coherence
+        ),
+    );
+    if !why.is_file {
+        line("records", "none: it is not a regular file; its attributes are metadata".to_string());
+        return text;
+    }
+    line(
+        "records",
+        format!(
+            "{} of {} cached ({}), {} each, file of {}",
+            count(why.records_cached),
+            count(why.records),
+            percent(why.records_cached, why.records),
+            HumanSize(why.record_bytes),
+            HumanSize(why.size)
+        ),
+    );
+    if why.runs.is_empty() {
+        return text;
+    }
+    let picture = picture(&why.runs, width().saturating_sub(14));
+    let _ = writeln!(text, "\n  {picture}");
+    let _ = writeln!(text, "  {}\n", legend());
+    text.push_str(&table(why));
+    if why.runs.len() > RUNS_SHOWN_MAX {
+        let more = why.runs.len() - RUNS_SHOWN_MAX;
+        let _ = writeln!(text, "and {more} more runs; --json has all");
+    }
+    if why.records_not_shown > 0 {
+        let _ = writeln!(text, "{} records further on were not looked at", why.records_not_shown);
+    }
+    text
+}
+
+/// One character a record, or for as many records as have to share it.
+fn picture(runs: &[RecordRun], width: usize) -> String {
+    let total: u64 = runs.iter().map(|run| run.count).sum();
+    let width = (width as u64).min(total).max(1);
+    let mut text = String::new();
+    for cell in 0..width {
+        let record = runs[0].first + cell * total / width;
+        let run = runs.iter().find(|run| (run.first..run.first + run.count).contains(&record));
+        let (mark, colour) = mark(run.map_or("absent", |run| run.state.as_str()));
+        text.push_str(&coloured(&mark.to_string(), colour));
+    }
+    text
+}
+
+fn mark(state: &str) -> (char, u8) {
+    let unicode = is_unicode();
+    match state {
+        "mfu" => (if unicode { '\u{2588}' } else { 'F' }, 32),
+        "mru" => (if unicode { '\u{2593}' } else { 'R' }, 36),
+        "uncached" => (if unicode { '\u{2592}' } else { 'u' }, 33),
+        "fetching" => ('>', 33),
+        "ghost" => (if unicode { '\u{2591}' } else { 'g' }, 33),
+        _ => (if unicode { '\u{b7}' } else { '.' }, 31),
+    }
+}
+
+fn legend() -> String {
+    let names = [
+        ("mfu", "frequently used"),
+        ("mru", "recently used"),
+        ("ghost", "evicted lately"),
+        ("absent", "not cached"),
+    ];
+    let entries: Vec<String> = names
+        .iter()
+        .map(|(state, name)| {
+            let (mark, colour) = mark(state);
+            format!("{} {name}", coloured(&mark.to_string(), colour))
+        })
+        .collect();
+    entries.join("   ")
+}
+
+fn table(why: &Why) -> String {
+    let mut table = Table::new(&[">RECORDS", "STATE", ">SINCE", ">HITS", "WHY"]);
+    for run in why.runs.iter().take(RUNS_SHOWN_MAX) {
+        let last = run.first + run.count - 1;
+        let range = match run.count {
+            1 => run.first.to_string(),
+            _ => format!("{}-{last}", run.first),
+        };
+        let reason = match (&run.reason, run.prefetched) {
+            (Some(reason), _) => reason.clone(),
+            (None, true) => "prefetched or primed, not read yet".to_string(),
+            (None, false) => "read".to_string(),
+        };
+        table.row(vec![
+            range,
+            run.state.clone(),
+            run.since_seconds.map_or("-".to_string(), seconds),
+            if run.since_seconds.is_some() { run.hits.to_string() } else { "-".to_string() },
+            reason,
+        ]);
+    }
+    table.render(Form { script: false, exact: false, json: false })
+}

@@ -1,0 +1,95 @@
+use std::fmt::Write;
+
+use warmfront::HumanSize;
+
+/// For whom output is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub(crate) struct Form {
+    /// No headings, columns separated by tabs: for scripts.
+    #[arg(short = 'H')]
+    pub(crate) script: bool,
+    /// Exact numbers instead of rounded ones.
+    #[arg(short = 'p')]
+    pub(crate) exact: bool,
+    /// JSON: for programs.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Form {
+    /// A number of bytes.
+    pub(crate) fn size(self, bytes: u64) -> String {
+        if self.exact { bytes.to_string() } else { HumanSize(bytes).to_string() }
+    }
+}
+
+/// A share as a percentage, or a dash where there is nothing to share.
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "-".to_string(),
+        whole => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
+    }
+}
+
+/// A number of seconds with the digits that count.
+pub(crate) fn seconds(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 0.001 => format!("{:.0} us", seconds * 1e6),
+        seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        seconds if seconds < 120.0 => format!("{seconds:.2} s"),
+        seconds if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds if seconds < 172_800.0 => format!("{:.1} h", seconds / 3600.0),
+        seconds => format!("{:.1} days", seconds / 86_400.0),
+    }
+}
+
+/// A number with its thousands set apart.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// JSON for programs, on lines for people who look as well.
+pub(crate) fn json(value: &impl serde::Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|error| {
+        let mut text = String::new();
+        let _ = write!(text, "{{\"error\": \"{error}\"}}");
+        text
+    });
+    text.push('\n');
+    text
+}
+
+/// Writes to standard output. A reader that has seen enough (`| head`) is no failure.
+pub(crate) fn print(text: &str) {
+    use std::io::Write;
+    let mut output = std::io::stdout().lock();
+    if output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_set_for_reading() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(1000), "1,000");
+        assert_eq!(count(123_456_789), "123,456,789");
+        assert_eq!(percent(1, 3), "33.3 %");
+        assert_eq!(percent(0, 0), "-");
+        assert_eq!(seconds(0.000_25), "250 us");
+        assert_eq!(seconds(0.25), "250.0 ms");
+        assert_eq!(seconds(90.0), "90.00 s");
+        assert_eq!(seconds(3600.0), "60 min");
+    }
+}

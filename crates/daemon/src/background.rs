@@ -1,0 +1,173 @@
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::logging;
+use crate::mount::Prepared;
+use crate::paths::Paths;
+use crate::request::{MountError, MountRequest, Mounted};
+
+/// The only argument of the command that becomes a daemon. Not for people.
+pub const DAEMON_ARGUMENT: &str = "run-daemon";
+
+/// Longest wait for a mount to answer.
+const READY_MAX: Duration = Duration::from_secs(120);
+
+/// Longest line with which a daemon says how it went, in bytes.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// What the daemon is to do, on its standard input.
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    #[serde(with = "crate::wire_path")]
+    config: std::path::PathBuf,
+    #[serde(with = "crate::wire_path")]
+    runtime: std::path::PathBuf,
+    #[serde(with = "crate::wire_path")]
+    directory: std::path::PathBuf,
+    request: MountRequest,
+}
+
+/// How it went, on its standard output.
+#[derive(Debug, Serialize, Deserialize)]
+enum Outcome {
+    Ready(Mounted),
+    Failed { message: String, is_usage: bool },
+}
+
+/// Starts a daemon that mounts, and returns when the mount answers.
+///
+/// The daemon is this program again, with [`DAEMON_ARGUMENT`] alone, which must lead to
+/// [`run_daemon`].
+///
+/// # Errors
+/// When it cannot be mounted.
+pub fn mount_in_background(paths: &Paths, request: &MountRequest) -> Result<Mounted, MountError> {
+    let system = |action| move |error| MountError::System { action, error };
+    let order = Order {
+        config: paths.config_directory().to_owned(),
+        runtime: paths.runtime_directory().to_owned(),
+        directory: std::env::current_dir().unwrap_or_else(|_| "/".into()),
+        request: request.clone(),
+    };
+    let order = serde_json::to_vec(&order)
+        .map_err(|error| system("write down the request")(error.into()))?;
+    let mut child = Command::new("/proc/self/exe")
+        .arg(DAEMON_ARGUMENT)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(system("start the daemon"))?;
+    let line = talk(&mut child, &order);
+    match line.as_deref().map(serde_json::from_slice) {
+        Ok(Ok(Outcome::Ready(mounted))) => Ok(mounted),
+        Ok(Ok(Outcome::Failed { message, is_usage })) => {
+            // It has nothing more to do; its status says nothing that the message does not.
+            let _ = child.wait();
+            Err(MountError::Background { message, is_usage })
+        }
+        Ok(Err(_)) => {
+            let status = child.wait().map_err(system("wait for the daemon"))?;
+            let message = format!(
+                "the daemon ended before the mount answered ({status}); its log is in {}",
+                paths.runtime_directory().display()
+            );
+            Err(MountError::Background { message, is_usage: false })
+        }
+        Err(error) => {
+            // Only a daemon that has not got as far as a mount that answers is ended here.
+            let _ = child.kill();
+            let _ = child.wait();
+            let message = format!("the daemon does not say that the mount answers: {error}");
+            Err(MountError::Background { message, is_usage: false })
+        }
+    }
+}
+
+/// Gives the order and waits for the line that says how it went.
+fn talk(child: &mut Child, order: &[u8]) -> io::Result<Vec<u8>> {
+    let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    input.write_all(order)?;
+    drop(input);
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    std::thread::Builder::new().name("readiness".into()).spawn(move || {
+        let mut line = Vec::new();
+        let read = BufReader::new(output.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line);
+        // Nobody listens any more when it took too long.
+        let _ = sender.send(read.map(|_| line));
+    })?;
+    receiver.recv_timeout(READY_MAX).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// The daemon: takes its order from standard input, says on standard output how it went, and
+/// serves until the mount is gone.
+pub fn run_daemon() -> ExitCode {
+    // Signals of the terminal are for the command that waits, not for us.
+    let _ = rustix::process::setsid();
+    let failed = |message: String, is_usage| {
+        let _ = say(&Outcome::Failed { message, is_usage });
+        ExitCode::FAILURE
+    };
+    let prepared = match prepare() {
+        Ok(prepared) => prepared,
+        Err(error) => return failed(error.to_string(), error.is_usage()),
+    };
+    let log = prepared.log();
+    if let Err(error) = redirect_to(&log) {
+        return failed(format!("cannot write the log {}: {error}", log.display()), false);
+    }
+    logging::start_bounded();
+    let running = match prepared.start(Some(log)) {
+        Ok(running) => running,
+        Err(error) => return failed(error.to_string(), error.is_usage()),
+    };
+    if say(&Outcome::Ready(running.mounted().clone())).is_err() {
+        tracing::warn!("nobody waits for the mount any more; it is taken away again");
+        running.give_up();
+        return ExitCode::FAILURE;
+    }
+    if let Err(error) = close_output() {
+        tracing::warn!(%error, "standard input and output stay open");
+    }
+    running.wait();
+    ExitCode::SUCCESS
+}
+
+fn prepare() -> Result<Prepared, MountError> {
+    let system = |action| move |error| MountError::System { action, error };
+    let mut text = Vec::new();
+    let input = io::stdin().lock();
+    input.take(LINE_BYTES_MAX).read_to_end(&mut text).map_err(system("read what to mount"))?;
+    let order: Order = serde_json::from_slice(&text)
+        .map_err(|error| system("understand what to mount")(error.into()))?;
+    std::env::set_current_dir(&order.directory).map_err(system("go where the command was"))?;
+    Prepared::new(&Paths::new(order.config, order.runtime), &order.request)
+}
+
+fn say(outcome: &Outcome) -> io::Result<()> {
+    let mut line = serde_json::to_vec(outcome)?;
+    line.push(b'\n');
+    let mut output = io::stdout().lock();
+    output.write_all(&line)?;
+    output.flush()
+}
+
+/// Lets everything on standard error go to the log.
+fn redirect_to(log: &Path) -> io::Result<()> {
+    let file = File::options().create(true).append(true).mode(0o600).open(log)?;
+    Ok(rustix::stdio::dup2_stderr(&file)?)
+}
+
+/// Lets go of the pipes to the command that has waited.
+fn close_output() -> io::Result<()> {
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    Ok(rustix::stdio::dup2_stdout(&nothing)?)
+}

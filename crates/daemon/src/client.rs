@@ -1,0 +1,207 @@
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use crate::error::ControlError;
+use crate::line::{Connection, LineError};
+use crate::paths::Paths;
+use crate::protocol::{
+    Change, Changed, DatasetRow, Descriptor, Prime, PrimeProgress, PrimeReport, PropertyRow,
+    RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX, Statistics, Status, Why,
+};
+use crate::socket::connect;
+
+/// The control socket of a pool that is mounted. Each call is a connection of its own.
+#[derive(Debug, Clone)]
+pub struct Client {
+    paths: Paths,
+    descriptor: Descriptor,
+}
+
+impl Client {
+    pub(crate) fn new(paths: &Paths, descriptor: Descriptor) -> Client {
+        Client { paths: paths.clone(), descriptor }
+    }
+
+    /// What the daemon serves.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// Whether somebody listens. Asks nothing.
+    pub(crate) fn is_alive(&self) -> bool {
+        connect(&self.paths.socket(&self.descriptor.pool)).is_ok()
+    }
+
+    /// Makes one request and waits for its answer. Refusals come as errors.
+    ///
+    /// # Errors
+    /// When the daemon is dead, does not answer, or refuses.
+    pub fn call(&self, request: Request) -> Result<Response, ControlError> {
+        let mut connection = self.connect()?;
+        let sent = connection.send(request);
+        // A daemon that will not even read the request may still say why.
+        match (self.answer(&mut connection), sent) {
+            (Err(ControlError::Connection { .. }), Err(error)) => Err(self.failed(error)),
+            (answer, _) => answer,
+        }
+    }
+
+    /// Whether the daemon answers.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn ping(&self) -> Result<(), ControlError> {
+        match self.call(Request::Ping)? {
+            Response::Pong => Ok(()),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// How the pool is.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn status(&self) -> Result<Status, ControlError> {
+        match self.call(Request::Status)? {
+            Response::Status(status) => Ok(*status),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// The pool's counters.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn statistics(&self) -> Result<Statistics, ControlError> {
+        match self.call(Request::Statistics)? {
+            Response::Statistics(statistics) => Ok(statistics),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// All datasets of the pool.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn datasets(&self) -> Result<Vec<DatasetRow>, ControlError> {
+        match self.call(Request::List)? {
+            Response::Datasets(datasets) => Ok(datasets),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// The dataset that a path relative to the pool's top belongs to.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn dataset_of(&self, path: &Path) -> Result<DatasetRow, ControlError> {
+        match self.call(Request::DatasetOf { path: path.to_owned() })? {
+            Response::Dataset(dataset) => Ok(dataset),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// All properties of a dataset.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn get(&self, dataset: &str) -> Result<Vec<PropertyRow>, ControlError> {
+        match self.call(Request::Get { dataset: dataset.to_string() })? {
+            Response::Properties(rows) => Ok(rows),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// Changes datasets or properties.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn change(&self, change: Change) -> Result<Changed, ControlError> {
+        match self.call(Request::Change(change))? {
+            Response::Changed(changed) => Ok(changed),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// Where the records of a file are; the path is relative to the pool's top.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn why(&self, path: &Path) -> Result<Why, ControlError> {
+        match self.call(Request::Why { path: path.to_owned() })? {
+            Response::Why(why) => Ok(*why),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// Sets the ceiling and returns what it is now, in bytes.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn set_ceiling(&self, bytes: u64) -> Result<u64, ControlError> {
+        match self.call(Request::SetCeiling { bytes })? {
+            Response::Ceiling { bytes } => Ok(bytes),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// Fills the cache on purpose. When `progress`, which is called a few times a second, says
+    /// break, or this process ends, priming stops, and what was fetched stays.
+    ///
+    /// Returns nothing when `progress` broke it off.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn prime(
+        &self,
+        prime: Prime,
+        progress: &mut dyn FnMut(PrimeProgress) -> ControlFlow<()>,
+    ) -> Result<Option<PrimeReport>, ControlError> {
+        let mut connection = self.connect()?;
+        connection.send(Request::Prime(prime)).map_err(|error| self.failed(error))?;
+        loop {
+            match self.answer(&mut connection)? {
+                Response::PrimeProgress(now) => {
+                    if progress(now).is_break() {
+                        return Ok(None);
+                    }
+                }
+                Response::Primed(report) => return Ok(Some(report)),
+                _ => return Err(self.wrong_answer()),
+            }
+        }
+    }
+
+    fn connect(&self) -> Result<Connection, ControlError> {
+        let stream = connect(&self.paths.socket(&self.descriptor.pool));
+        stream.and_then(|stream| Connection::new(stream, SILENCE_MAX)).map_err(|error| {
+            let gone = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+            match gone.contains(&error.kind()) {
+                true => ControlError::Dead { mountpoint: self.descriptor.mountpoint.clone() },
+                false => self.failed(error.into()),
+            }
+        })
+    }
+
+    fn answer(&self, connection: &mut Connection) -> Result<Response, ControlError> {
+        let response = connection
+            .receive(RESPONSE_BYTES_MAX, SILENCE_MAX)
+            .map_err(|error| self.failed(error))?;
+        match response {
+            Response::Refused(refusal) => Err(ControlError::Refused(refusal)),
+            Response::Busy { holders } => {
+                Err(ControlError::Busy { mountpoint: self.descriptor.mountpoint.clone(), holders })
+            }
+            response => Ok(response),
+        }
+    }
+
+    fn failed(&self, error: LineError) -> ControlError {
+        ControlError::Connection { pool: self.descriptor.pool.clone(), error }
+    }
+
+    fn wrong_answer(&self) -> ControlError {
+        ControlError::WrongAnswer { pool: self.descriptor.pool.clone() }
+    }
+}

@@ -1,0 +1,52 @@
+//! Pools' life: their settings, their locks, how they are mounted, asked, changed and unmounted.
+//!
+//! A pool is served by a daemon, one process. What it says of itself lies in the runtime
+//! directory for as long as it lives: a lock, a descriptor and a control socket, over which it
+//! speaks the [`protocol`]. Commands find the daemon through these files and the kernel's list of
+//! mounts, never by looking into a mount, which may be dead.
+//!
+//! Everything here blocks and runs on threads. An idle daemon waits in the kernel.
+
+pub mod protocol;
+
+mod background;
+mod ceiling;
+mod change;
+mod checks;
+mod client;
+mod descriptor;
+mod error;
+mod holders;
+mod line;
+mod lock;
+mod logging;
+mod mount;
+mod mountinfo;
+mod paths;
+mod pool_file;
+mod pools;
+mod request;
+mod server;
+mod service;
+mod socket;
+mod target;
+mod unmount;
+mod wire_path;
+
+pub use background::{DAEMON_ARGUMENT, mount_in_background, run_daemon};
+pub use ceiling::{CEILING_BYTES_MIN, LimitSource, MemoryLimit, ceiling_bytes, memory_limit};
+pub use checks::PlaceError;
+pub use client::Client;
+pub use error::ControlError;
+pub use holders::holders_of;
+pub use line::LineError;
+pub use lock::{LockError, Owner};
+pub use logging::start as start_logging;
+pub use mount::mount_in_foreground;
+pub use mountinfo::{MountEntry, mount_of, mounted_at, mounts};
+pub use paths::{POOL_NAME_BYTES_MAX, Paths, PathsError};
+pub use pool_file::{NewPool, PoolFile, PoolFileError, Settings};
+pub use pools::{PoolRow, create_pool, destroy_pool, list_pools};
+pub use request::{MountError, MountRequest, MountSource, Mounted};
+pub use target::{Target, create_dataset};
+pub use unmount::{Unmounted, unmount};

@@ -1,0 +1,396 @@
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use futures::executor::block_on;
+use parking_lot::Mutex;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use storage::{
+    Capabilities, Clock, DirectoryOptions, DirectoryOrigin, Origin, RealClock, SlowModel,
+    SlowOrigin, ThreadPool,
+};
+use warmfront::{Datasets, HumanSize, Memory, Pool, PoolOptions};
+
+use crate::ceiling::{CEILING_BYTES_MIN, ceiling_bytes, memory_limit};
+use crate::change::pool_name_from;
+use crate::checks::Places;
+use crate::descriptor::{self, Announced};
+use crate::error::Holders;
+use crate::lock::{LockError, Owner, PoolLock};
+use crate::mountinfo::{mounted_at, mounts};
+use crate::paths::Paths;
+use crate::pool_file::{PoolFile, PoolFileError};
+use crate::protocol::{Descriptor, Response};
+use crate::request::{ANSWER_MAX, MountError, MountRequest, MountSource, Mounted};
+use crate::server::Server;
+use crate::service::Service;
+
+/// Threads on which prefetching and priming go on. Each waits for one call to the origin.
+const SPAWN_THREADS: usize = 16;
+
+/// Names that are tried for a pool without settings.
+const NAMES_MAX: u32 = 1000;
+
+/// Share of the memory above which a ceiling is warned of, in percent.
+const CEILING_PERCENT_WARN: u64 = 80;
+
+fn system(action: &'static str) -> impl FnOnce(io::Error) -> MountError {
+    move |error| MountError::System { action, error }
+}
+
+/// Mounts and serves until the mount is gone. `ready` is called when the mount answers.
+///
+/// SIGTERM, SIGINT and SIGHUP unmount. While files are open they only say who holds them; the
+/// second one detaches the mount.
+///
+/// # Errors
+/// When it cannot be mounted.
+pub fn mount_in_foreground(
+    paths: &Paths,
+    request: &MountRequest,
+    ready: impl FnOnce(&Mounted),
+) -> Result<(), MountError> {
+    let running = Prepared::new(paths, request)?.start(None)?;
+    ready(running.mounted());
+    running.wait();
+    Ok(())
+}
+
+/// A mount request that has been checked, with the pool locked.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    paths: Paths,
+    pool: String,
+    settings: Option<PathBuf>,
+    datasets: Datasets,
+    places: Places,
+    ceiling_bytes: u64,
+    read_only: bool,
+    allow_other: bool,
+    slow: Option<SlowModel>,
+    lock: PoolLock,
+}
+
+impl Prepared {
+    /// Checks everything that can be checked without changing anything, and takes the locks.
+    pub fn new(paths: &Paths, request: &MountRequest) -> Result<Prepared, MountError> {
+        let file = match &request.source {
+            MountSource::Pool(name) => Some(PoolFile::load(paths, name)?),
+            MountSource::Directory(_) => None,
+        };
+        let settings = file.as_ref().map(|file| &file.settings);
+        let slow = request.slow.as_ref().or(settings.and_then(|all| all.slow.as_ref()));
+        let slow = slow
+            .map(|name| name.parse::<SlowModel>())
+            .transpose()
+            .map_err(|error| MountError::SlowModel(error.to_string()))?;
+        let arc_max = request.arc_max.or(settings.and_then(|all| all.arc_max));
+        let ceiling_bytes = ceiling_bytes(arc_max);
+        if ceiling_bytes < CEILING_BYTES_MIN {
+            return Err(MountError::Ceiling(ceiling_bytes));
+        }
+        let read_only = request.read_only || settings.is_some_and(|all| all.read_only);
+        let allow_other = request.allow_other || settings.is_some_and(|all| all.allow_other);
+        let origin = match (&request.source, settings) {
+            (MountSource::Directory(path), _) => path,
+            (MountSource::Pool(_), Some(settings)) => &settings.origin,
+            (MountSource::Pool(name), None) => Path::new(name),
+        };
+        let stored = settings.and_then(|all| all.mountpoint.as_ref());
+        let mountpoint = request.mountpoint.as_ref().or(stored).ok_or_else(|| {
+            let origin = match &request.source {
+                MountSource::Directory(path) => path.display().to_string(),
+                MountSource::Pool(name) => name.clone(),
+            };
+            MountError::NoMountpoint { origin }
+        })?;
+        let places = Places::check(origin, mountpoint)?;
+        paths.make_runtime_directory()?;
+        let (pool, datasets, settings, lock) = match file {
+            Some(file) => {
+                let lock = lock(paths, &file.name, &places)?;
+                (file.name, file.settings.datasets, Some(file.path), lock)
+            }
+            None => {
+                let (pool, lock) = lock_some_name(paths, &places)?;
+                let datasets = Datasets::new(&pool).map_err(PoolFileError::from)?;
+                (pool, datasets, None, lock)
+            }
+        };
+        for (property, value) in &request.properties {
+            datasets.set(&pool, property, value).map_err(|error| match error {
+                warmfront::DatasetError::Property(error) => MountError::Property(error),
+                error => MountError::Settings(error.into()),
+            })?;
+        }
+        Ok(Prepared {
+            paths: paths.clone(),
+            pool,
+            settings,
+            datasets,
+            places,
+            ceiling_bytes,
+            read_only,
+            allow_other,
+            slow,
+            lock,
+        })
+    }
+
+    /// Where a daemon in the background writes what it has to say.
+    pub fn log(&self) -> PathBuf {
+        self.paths.log(&self.pool)
+    }
+
+    /// Mounts, and returns when the mount answers.
+    pub fn start(self, log: Option<PathBuf>) -> Result<Running, MountError> {
+        let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(system("watch signals"))?;
+        descriptor::clear(&self.paths, &self.pool);
+        let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+        let origin = self.origin(&clock)?;
+        let mut warnings = self.warnings(origin.capabilities());
+        let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
+        let options = PoolOptions {
+            name: self.pool.clone(),
+            origin,
+            datasets: self.datasets,
+            memory: Memory::new(self.ceiling_bytes),
+            clock,
+            spawn: Arc::new(spawn),
+            read_only: self.read_only,
+        };
+        let pool = block_on(Pool::open(options))
+            .map_err(|error| MountError::Origin { path: self.places.origin.clone(), error })?;
+        // A working directory inside somebody's mount would keep that in use.
+        std::env::set_current_dir("/").map_err(system("leave the working directory"))?;
+        let mountpoint = self.places.mountpoint.clone();
+        let mount = fuse::mount(
+            &mountpoint,
+            &fuse::MountOptions {
+                source: self.pool.clone(),
+                read_only: self.read_only,
+                allow_other: self.allow_other,
+                ..fuse::MountOptions::default()
+            },
+        )?;
+        // From here on whatever fails takes the mount away again.
+        let attached = Attached(mountpoint.clone());
+        let device = device_of(&mountpoint).map_err(system("find the new mount"))?;
+        let descriptor = Descriptor {
+            pool: self.pool.clone(),
+            pid: std::process::id(),
+            origin: self.places.origin,
+            mountpoint: mountpoint.clone(),
+            settings: self.settings,
+            device,
+            log,
+        };
+        // Socket and descriptor come before the first answer of the mount: whoever sees the
+        // mount answer finds them.
+        let socket = Server::bind(self.paths.socket(&self.pool))
+            .map_err(system("make the control socket"))?;
+        let announced = Announced::new(&self.paths, &descriptor)
+            .map_err(system("write to the runtime directory"))?;
+        let service = Arc::new(Service {
+            paths: self.paths,
+            descriptor: descriptor.clone(),
+            pool: pool.clone(),
+            read_only: self.read_only,
+            slow: self.slow.map(|model| model.to_string()),
+            warnings: warnings.clone(),
+            started: Instant::now(),
+            session: OnceLock::new(),
+            changes: Mutex::default(),
+        });
+        let door = fuse::Door::new(pool.clone());
+        let session = Arc::new(fuse::Session::start(mount, door, fuse::Crewing::default())?);
+        let invalidation = fuse::KernelInvalidation::new(session.notifier(), &pool);
+        pool.set_invalidation(Arc::new(invalidation));
+        service.session.set(session.clone()).expect("the session is set here alone");
+        let server =
+            Server::start(socket, service.clone()).map_err(system("start a control thread"))?;
+        if !answers(&mountpoint) {
+            let _ = session.unmount(true);
+            return Err(MountError::Silent { path: mountpoint });
+        }
+        let signals = watch(signals, service.clone()).map_err(system("start a thread"))?;
+        let mut notes = self.places.notes;
+        notes.append(&mut warnings);
+        let mounted = Mounted { descriptor, ceiling_bytes: self.ceiling_bytes, notes };
+        Ok(Running {
+            mounted,
+            session,
+            signals,
+            _server: server,
+            _attached: attached,
+            _announced: announced,
+            _lock: self.lock,
+        })
+    }
+
+    fn origin(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Origin>, MountError> {
+        let path = &self.places.origin;
+        let opened = DirectoryOrigin::open(path, DirectoryOptions::default());
+        let origin: Arc<dyn Origin> = Arc::new(
+            opened
+                .map_err(|error| MountError::Origin { path: path.clone(), error: error.into() })?,
+        );
+        Ok(match self.slow {
+            Some(model) => Arc::new(SlowOrigin::new(origin, model, clock.clone())),
+            None => origin,
+        })
+    }
+
+    fn warnings(&self, capabilities: Capabilities) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let limit = memory_limit().bytes;
+        if limit > 0 && self.ceiling_bytes > limit / 100 * CEILING_PERCENT_WARN {
+            warnings.push(format!(
+                "the ceiling of {} leaves little of the {} of memory to others; lower --arc-max",
+                HumanSize(self.ceiling_bytes),
+                HumanSize(limit)
+            ));
+        }
+        if !capabilities.contains(Capabilities::DIRECT) {
+            warnings.push(format!(
+                "the file system of {} cannot be read around the kernel's page cache, so the \
+                 kernel keeps a second copy of what is read; directio=on has no effect there",
+                self.places.origin.display()
+            ));
+        }
+        warnings
+    }
+}
+
+fn lock(paths: &Paths, pool: &str, places: &Places) -> Result<PoolLock, LockError> {
+    let owner = Owner {
+        pid: std::process::id(),
+        pool: pool.to_string(),
+        origin: places.origin.clone(),
+        mountpoint: places.mountpoint.clone(),
+    };
+    PoolLock::take(paths, &owner, places.origin_identity)
+}
+
+/// A name made of the last part of the origin's path, which no other pool has.
+fn lock_some_name(paths: &Paths, places: &Places) -> Result<(String, PoolLock), MountError> {
+    let last = places.origin.file_name().unwrap_or(OsStr::new("root")).to_string_lossy();
+    let base = pool_name_from(&last);
+    let mut tried = 1;
+    loop {
+        let pool = if tried == 1 { base.clone() } else { format!("{base}-{tried}") };
+        tried += 1;
+        if paths.settings(&pool).exists() && tried <= NAMES_MAX {
+            continue;
+        }
+        match lock(paths, &pool, places) {
+            Ok(lock) => return Ok((pool, lock)),
+            // Another origin has the name.
+            Err(LockError::Held(owner)) if owner.origin != places.origin && tried <= NAMES_MAX => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The device number of what was just mounted.
+fn device_of(mountpoint: &Path) -> io::Result<u64> {
+    let mounts = mounts()?;
+    let mount = mounted_at(&mounts, mountpoint).filter(|mount| mount.is_warmfront());
+    mount.map(|mount| mount.device).ok_or_else(|| {
+        io::Error::other(format!("{} is not in /proc/self/mountinfo", mountpoint.display()))
+    })
+}
+
+/// Whether a look at the mount is answered in time.
+fn answers(mountpoint: &Path) -> bool {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let mountpoint = mountpoint.to_owned();
+    let looked = std::thread::Builder::new().name("first-look".into()).spawn(move || {
+        // Nobody listens any more when it took too long.
+        let _ = sender.send(fs::metadata(mountpoint).is_ok());
+    });
+    looked.is_ok() && receiver.recv_timeout(ANSWER_MAX).unwrap_or(false)
+}
+
+/// Unmounts on signals.
+fn watch(mut signals: Signals, service: Arc<Service>) -> io::Result<Handle> {
+    let handle = signals.handle();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut lazy = false;
+        for _ in signals.forever() {
+            match service.unmount(lazy) {
+                Response::Busy { holders } => {
+                    tracing::warn!(
+                        "{} is in use{}\nclose these; a second signal detaches the mount",
+                        service.descriptor.mountpoint.display(),
+                        Holders(&holders)
+                    );
+                    lazy = true;
+                }
+                Response::Refused(refusal) => tracing::error!("{}", refusal.message),
+                _ => {}
+            }
+        }
+    })?;
+    Ok(handle)
+}
+
+/// A mount that was made, to be taken away when this is dropped if it is still there.
+#[derive(Debug)]
+struct Attached(PathBuf);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // A session can end while its mount stays, dead: when it is aborted in /sys/fs/fuse.
+        let mounts = mounts().unwrap_or_default();
+        let is_ours = mounted_at(&mounts, &self.0).is_some_and(|mount| mount.is_warmfront());
+        if is_ours
+            && fuse::is_disconnected(&self.0)
+            && let Err(error) = fuse::unmount(&self.0, true)
+        {
+            tracing::error!("{error}");
+        }
+    }
+}
+
+/// A pool that is mounted and answers. What it holds is given back in the order of its fields.
+#[derive(Debug)]
+pub(crate) struct Running {
+    mounted: Mounted,
+    session: Arc<fuse::Session>,
+    signals: Handle,
+    _attached: Attached,
+    _server: Server,
+    _announced: Announced,
+    _lock: PoolLock,
+}
+
+impl Running {
+    /// What is served.
+    pub fn mounted(&self) -> &Mounted {
+        &self.mounted
+    }
+
+    /// Serves until the mount is gone, however that came about.
+    pub fn wait(self) {
+        self.session.wait();
+        tracing::info!("{} is unmounted", self.mounted.descriptor.mountpoint.display());
+    }
+
+    /// Unmounts because nobody waits for the mount any more.
+    pub fn give_up(self) {
+        // What fails here the drop of the session does: it detaches.
+        let _ = self.session.unmount(true);
+        self.session.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signals.close();
+    }
+}

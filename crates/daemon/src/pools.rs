@@ -1,0 +1,99 @@
+use std::path::PathBuf;
+
+use crate::client::Client;
+use crate::descriptor;
+use crate::error::ControlError;
+use crate::paths::Paths;
+use crate::pool_file::{NewPool, PoolFile};
+use crate::protocol::Descriptor;
+
+/// A pool, as `pool list` shows it.
+#[derive(Debug, Clone)]
+pub struct PoolRow {
+    /// Its name.
+    pub name: String,
+    /// The origin's directory.
+    pub origin: PathBuf,
+    /// Where it is mounted, or will be unless told otherwise.
+    pub mountpoint: Option<PathBuf>,
+    /// Its settings file, if it has one.
+    pub settings: Option<PathBuf>,
+    /// Its daemon, if it is mounted.
+    pub daemon: Option<Descriptor>,
+}
+
+/// All pools: those that have settings and those that are mounted, by name.
+///
+/// # Errors
+/// When one of the settings files is wrong, or a directory cannot be read.
+pub fn list_pools(paths: &Paths) -> Result<Vec<PoolRow>, ControlError> {
+    let mut rows = Vec::new();
+    for name in PoolFile::names(paths)? {
+        let file = PoolFile::load(paths, &name)?;
+        rows.push(PoolRow {
+            name,
+            origin: file.settings.origin,
+            mountpoint: file.settings.mountpoint,
+            settings: Some(file.path),
+            daemon: None,
+        });
+    }
+    for found in descriptor::load_all(paths)? {
+        if !Client::new(paths, found.clone()).is_alive() {
+            continue;
+        }
+        let row = match rows.iter_mut().find(|row| row.name == found.pool) {
+            Some(row) => row,
+            None => {
+                rows.push(PoolRow {
+                    name: found.pool.clone(),
+                    origin: found.origin.clone(),
+                    mountpoint: None,
+                    settings: None,
+                    daemon: None,
+                });
+                rows.last_mut().expect("a row was added")
+            }
+        };
+        row.mountpoint = Some(found.mountpoint.clone());
+        row.daemon = Some(found);
+    }
+    rows.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(rows)
+}
+
+/// Makes a pool: writes its settings file and returns where it is.
+///
+/// # Errors
+/// When there is such a pool, mounted or not, or the settings are wrong.
+pub fn create_pool(paths: &Paths, pool: &NewPool) -> Result<PathBuf, ControlError> {
+    if let Some(found) = mounted(paths, &pool.name) {
+        return Err(ControlError::Mounted { pool: found.pool, mountpoint: found.mountpoint });
+    }
+    Ok(PoolFile::create(paths, pool)?.path)
+}
+
+/// Removes a pool's settings file. The origin is not touched.
+///
+/// # Errors
+/// When there is no such pool or it is mounted.
+pub fn destroy_pool(paths: &Paths, name: &str) -> Result<(), ControlError> {
+    if let Some(found) = mounted(paths, name) {
+        return Err(ControlError::Mounted { pool: found.pool, mountpoint: found.mountpoint });
+    }
+    let path = paths.settings(name);
+    match path.exists() {
+        // A file with a mistake in it can be removed as well.
+        true => std::fs::remove_file(&path).map_err(|error| ControlError::System { path, error }),
+        false => Err(PoolFile::load(paths, name).err().map_or_else(
+            || ControlError::Unknown { text: name.to_string() },
+            ControlError::Settings,
+        )),
+    }
+}
+
+/// The daemon that serves a pool now.
+fn mounted(paths: &Paths, pool: &str) -> Option<Descriptor> {
+    let found = descriptor::load(paths, pool)?;
+    Client::new(paths, found.clone()).is_alive().then_some(found)
+}

@@ -1,0 +1,298 @@
+//! What is said over a pool's control socket.
+//!
+//! The socket is `NAME.sock` in the runtime directory, for its owner only. Each side sends lines of
+//! JSON, a [`Message`] each. A connection carries one [`Request`] and its [`Response`]; before the
+//! answer to [`Request::Prime`] come any number of [`Response::PrimeProgress`]. Whoever closes the
+//! connection before that cancels the priming.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+pub use warmfront::{PrimeProgress, PrimeReport, PropertyRow, Source, Statistics, Why};
+
+use crate::wire_path;
+
+/// The version of this protocol. Both sides must have the same.
+pub const VERSION: u32 = 1;
+
+/// Longest line of a request in bytes.
+pub const REQUEST_BYTES_MAX: usize = 1 << 20;
+
+/// Longest line of a response in bytes.
+pub const RESPONSE_BYTES_MAX: usize = 64 << 20;
+
+/// Longest wait for a line from the other side. While a pool is primed, progress is told more
+/// often than this.
+pub const SILENCE_MAX: Duration = Duration::from_secs(20);
+
+/// A request or a response on its way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message<T> {
+    /// The sender's [`VERSION`].
+    pub version: u32,
+    /// What is said.
+    pub body: T,
+}
+
+/// What a daemon can be asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Whether it is there: [`Response::Pong`].
+    Ping,
+    /// What it serves: [`Response::Info`].
+    Info,
+    /// How it is: [`Response::Status`].
+    Status,
+    /// Only the counters: [`Response::Statistics`].
+    Statistics,
+    /// All properties of a dataset: [`Response::Properties`].
+    Get {
+        /// The dataset's name.
+        dataset: String,
+    },
+    /// All datasets: [`Response::Datasets`].
+    List,
+    /// The dataset to which a path belongs: [`Response::Dataset`].
+    DatasetOf {
+        /// Relative to the pool's top.
+        #[serde(with = "wire_path")]
+        path: PathBuf,
+    },
+    /// Changes datasets or properties: [`Response::Changed`].
+    Change(Change),
+    /// Where a file's records are: [`Response::Why`].
+    Why {
+        /// Relative to the pool's top.
+        #[serde(with = "wire_path")]
+        path: PathBuf,
+    },
+    /// Fills the cache on purpose: [`Response::PrimeProgress`], at last [`Response::Primed`].
+    Prime(Prime),
+    /// Sets the ceiling: [`Response::Ceiling`].
+    SetCeiling {
+        /// In bytes.
+        bytes: u64,
+    },
+    /// Unmounts and ends the daemon: [`Response::Unmounted`] or [`Response::Busy`].
+    Unmount {
+        /// Take the mount out of the tree of names at once, and end when its last file is closed.
+        lazy: bool,
+    },
+}
+
+/// What a daemon answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// It is there.
+    Pong,
+    /// What it serves.
+    Info(Descriptor),
+    /// How it is.
+    Status(Box<Status>),
+    /// The counters.
+    Statistics(Statistics),
+    /// Properties of one dataset, in the order of the table of properties.
+    Properties(Vec<PropertyRow>),
+    /// All datasets, in the order of their names.
+    Datasets(Vec<DatasetRow>),
+    /// A dataset.
+    Dataset(DatasetRow),
+    /// The change was made.
+    Changed(Changed),
+    /// Where a file's records are.
+    Why(Box<Why>),
+    /// How far priming has come.
+    PrimeProgress(PrimeProgress),
+    /// Priming has ended.
+    Primed(PrimeReport),
+    /// The ceiling is set.
+    Ceiling {
+        /// In bytes.
+        bytes: u64,
+    },
+    /// The mount is gone; the daemon ends.
+    Unmounted,
+    /// The mount is in use, and stays.
+    Busy {
+        /// By whom, as far as this user may see.
+        holders: Vec<Holder>,
+    },
+    /// The request was not carried out.
+    Refused(Refusal),
+}
+
+/// Why a request was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What happened and what to do, for people.
+    pub message: String,
+    /// Whether the request itself makes no sense (an unknown property), rather than the world
+    /// being against it.
+    pub is_usage: bool,
+}
+
+/// A change of a pool's datasets or properties.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Change {
+    /// Makes a dataset.
+    Create {
+        /// Its name.
+        dataset: String,
+        /// Its path relative to the pool's top; by default its parent's with the last part of its
+        /// name.
+        #[serde(with = "wire_path::option")]
+        path: Option<PathBuf>,
+        /// Properties to set on it.
+        properties: BTreeMap<String, String>,
+    },
+    /// Removes a dataset. Files are not touched.
+    Destroy {
+        /// Its name.
+        dataset: String,
+        /// With all datasets below it.
+        recursive: bool,
+    },
+    /// Sets properties of a dataset, all of them or none.
+    Set {
+        /// Its name.
+        dataset: String,
+        /// Values by property.
+        properties: BTreeMap<String, String>,
+    },
+    /// Takes a property off a dataset, so that it is inherited again.
+    Inherit {
+        /// Its name.
+        dataset: String,
+        /// The property.
+        property: String,
+        /// And off all datasets below it.
+        recursive: bool,
+    },
+}
+
+/// How long a change lasts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Changed {
+    /// For good: it is in the pool's settings file.
+    Saved {
+        /// The settings file.
+        #[serde(with = "wire_path")]
+        file: PathBuf,
+    },
+    /// Until the pool is unmounted: it has no settings file.
+    UntilUnmount,
+}
+
+/// A dataset, as `list` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatasetRow {
+    /// Its name, from the pool down.
+    pub name: String,
+    /// Its path relative to the pool's top; empty for the pool's own dataset.
+    #[serde(with = "wire_path")]
+    pub path: PathBuf,
+    /// Where its top is seen, if it is mounted.
+    #[serde(with = "wire_path::option")]
+    pub mountpoint: Option<PathBuf>,
+    /// Bytes of contents that it has in RAM.
+    pub data_bytes: u64,
+    /// Bytes of metadata that it has in RAM.
+    pub metadata_bytes: u64,
+}
+
+/// What to prime.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prime {
+    /// Files and directories, relative to the pool's top.
+    #[serde(with = "wire_path::list")]
+    pub paths: Vec<PathBuf>,
+    /// Bytes a second that the origin may be read at; unbounded if absent.
+    pub rate_bytes_per_second: Option<u64>,
+    /// Only find out how much there is and how much of it fits.
+    pub dry_run: bool,
+}
+
+/// What a running daemon serves. It lies as `NAME.json` beside the socket for as long as it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Descriptor {
+    /// The pool's name.
+    pub pool: String,
+    /// The daemon's process id.
+    pub pid: u32,
+    /// The origin's directory.
+    #[serde(with = "wire_path")]
+    pub origin: PathBuf,
+    /// Where the pool is mounted.
+    #[serde(with = "wire_path")]
+    pub mountpoint: PathBuf,
+    /// The settings file, if the pool has one.
+    #[serde(with = "wire_path::option")]
+    pub settings: Option<PathBuf>,
+    /// The device number of the mount, as `stat` tells it.
+    pub device: u64,
+    /// Where the daemon writes what it has to say, if it runs in the background.
+    #[serde(with = "wire_path::option")]
+    pub log: Option<PathBuf>,
+}
+
+/// How a pool is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The pool's name.
+    pub pool: String,
+    /// The daemon's process id.
+    pub pid: u32,
+    /// The origin's directory.
+    #[serde(with = "wire_path")]
+    pub origin: PathBuf,
+    /// Where it is mounted.
+    #[serde(with = "wire_path")]
+    pub mountpoint: PathBuf,
+    /// Whether the mount has been taken out of the tree of names and waits for its last close.
+    pub is_detached: bool,
+    /// The settings file, if the pool has one.
+    #[serde(with = "wire_path::option")]
+    pub settings: Option<PathBuf>,
+    /// Where the daemon writes what it has to say, if it runs in the background.
+    #[serde(with = "wire_path::option")]
+    pub log: Option<PathBuf>,
+    /// The bytes of RAM that everything together may take.
+    pub ceiling_bytes: u64,
+    /// Resident bytes of the daemon.
+    pub resident_bytes: u64,
+    /// Whether every change is refused.
+    pub read_only: bool,
+    /// The model that slows the origin down, if any.
+    pub slow: Option<String>,
+    /// Seconds since it was mounted.
+    pub uptime_seconds: f64,
+    /// The daemon's version.
+    pub version: String,
+    /// Counters of the pool, by name.
+    pub counters: BTreeMap<String, u64>,
+    /// Counters of each dataset, by its name.
+    pub datasets: BTreeMap<String, BTreeMap<String, u64>>,
+    /// What is not as it should be.
+    pub warnings: Vec<String>,
+}
+
+/// A process that keeps a mount in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its process id.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// How: `file`, `working directory`, `root directory`, `program`, `mapping`.
+    pub how: String,
+    /// The path concerned, where it is known.
+    #[serde(with = "wire_path::option")]
+    pub path: Option<PathBuf>,
+}

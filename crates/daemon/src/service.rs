@@ -1,0 +1,294 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use std::{fs, ops::ControlFlow};
+
+use futures::executor::block_on;
+use parking_lot::Mutex;
+use warmfront::{Dataset, DatasetError, EngineError, Pool, PrimeRequest};
+
+use crate::ceiling::CEILING_BYTES_MIN;
+use crate::change;
+use crate::error::is_usage;
+use crate::holders::holders_of;
+use crate::mountinfo::{mounted_at, mounts};
+use crate::paths::Paths;
+use crate::pool_file::{PoolFile, PoolFileError};
+use crate::protocol::{
+    Change, Changed, DatasetRow, Descriptor, Prime, PrimeProgress, Refusal, Request, Response,
+    Status,
+};
+
+/// Between two reports of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Runs of records that `why` tells; the rest is counted.
+const RUNS_MAX: usize = 10_000;
+
+/// What the control socket of a pool can do: the requests of the protocol, carried out.
+pub(crate) struct Service {
+    pub paths: Paths,
+    pub descriptor: Descriptor,
+    pub pool: Arc<Pool>,
+    pub read_only: bool,
+    pub slow: Option<String>,
+    pub warnings: Vec<String>,
+    pub started: Instant,
+    /// Set when the kernel has been answered.
+    pub session: OnceLock<Arc<fuse::Session>>,
+    /// One change at a time, so that settings file and pool agree.
+    pub changes: Mutex<()>,
+}
+
+impl Service {
+    /// Carries out any request but [`Request::Prime`].
+    pub fn answer(&self, request: Request) -> Response {
+        match request {
+            Request::Ping => Response::Pong,
+            Request::Info => Response::Info(self.descriptor.clone()),
+            Request::Status => Response::Status(Box::new(self.status())),
+            Request::Statistics => Response::Statistics(self.pool.statistics()),
+            Request::Get { dataset } => match self.pool.datasets().get(&dataset) {
+                Ok(rows) => Response::Properties(rows),
+                Err(error) => refused_dataset(&error),
+            },
+            Request::List => {
+                let statistics = self.pool.statistics().datasets;
+                let datasets = self.pool.datasets().list();
+                let row = |dataset: &Arc<Dataset>| self.row(dataset, &statistics);
+                Response::Datasets(datasets.iter().map(row).collect())
+            }
+            Request::DatasetOf { path } => {
+                let dataset = self.pool.datasets().of_path(&path);
+                Response::Dataset(self.row(&dataset, &self.pool.statistics().datasets))
+            }
+            Request::Change(change) => self.change(&change),
+            Request::Why { path } => self.why(&path),
+            Request::SetCeiling { bytes } if bytes < CEILING_BYTES_MIN => {
+                let least = warmfront::HumanSize(CEILING_BYTES_MIN);
+                refused(format!("the ceiling must be at least {least}"), true)
+            }
+            Request::SetCeiling { bytes } => {
+                self.pool.memory().set_ceiling_bytes(bytes);
+                Response::Ceiling { bytes: self.pool.memory().ceiling_bytes() }
+            }
+            Request::Unmount { lazy } => self.unmount(lazy),
+            Request::Prime(_) => refused("priming needs a connection of its own".into(), true),
+        }
+    }
+
+    /// Primes, and calls `report` several times a second until that says break or all is done.
+    pub fn prime(
+        &self,
+        prime: Prime,
+        mut report: impl FnMut(PrimeProgress) -> ControlFlow<()>,
+    ) -> Response {
+        let request = PrimeRequest {
+            paths: prime.paths,
+            rate_bytes_per_second: prime.rate_bytes_per_second,
+            dry_run: prime.dry_run,
+        };
+        let latest = Mutex::new(PrimeProgress::default());
+        let stop = AtomicBool::new(false);
+        let outcome = std::thread::scope(|scope| {
+            let (done, ended) = sync_channel(1);
+            let (latest, stop) = (&latest, &stop);
+            scope.spawn(move || {
+                let progress = |now: PrimeProgress| {
+                    *latest.lock() = now;
+                    match stop.load(Ordering::Relaxed) {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    }
+                };
+                // Nobody waits any more only when the scope is left by a panic.
+                let _ = done.send(block_on(self.pool.prime(request, &progress)));
+            });
+            loop {
+                match ended.recv_timeout(PROGRESS_INTERVAL) {
+                    Ok(outcome) => return Some(outcome),
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {}
+                    Err(RecvTimeoutError::Timeout) => {
+                        let now = *latest.lock();
+                        stop.store(report(now).is_break(), Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        // The last figures, so that a bar ends where the work did.
+        let _ = report(*latest.lock());
+        match outcome {
+            Some(Ok(report)) => Response::Primed(report),
+            Some(Err(error)) => self.refused_engine(Path::new(""), &error),
+            None => refused("priming has failed inside the daemon; see its log".into(), false),
+        }
+    }
+
+    /// Unmounts; when the mount is in use and stays, says by whom.
+    pub fn unmount(&self, lazy: bool) -> Response {
+        let Some(session) = self.session.get() else {
+            return refused("the mount is just starting; try again".into(), false);
+        };
+        if !self.is_in_tree() {
+            let message = format!(
+                "the mount is not at {} any more; its daemon, process {}, ends when its last \
+                 file is closed",
+                self.descriptor.mountpoint.display(),
+                self.descriptor.pid
+            );
+            return refused(message, false);
+        }
+        match session.unmount(lazy) {
+            Ok(()) => Response::Unmounted,
+            Err(fuse::UnmountError::Busy { .. }) => {
+                Response::Busy { holders: holders_of(self.descriptor.device) }
+            }
+            Err(error) => refused(error.to_string(), false),
+        }
+    }
+
+    /// Whether our mount is what is seen at the mount point.
+    pub fn is_in_tree(&self) -> bool {
+        mounts().is_ok_and(|mounts| {
+            mounted_at(&mounts, &self.descriptor.mountpoint)
+                .is_some_and(|mount| mount.device == self.descriptor.device)
+        })
+    }
+
+    fn status(&self) -> Status {
+        let statistics = self.pool.statistics();
+        let mut warnings = self.warnings.clone();
+        let errors = statistics.counters.get("origin_errors").copied().unwrap_or(0);
+        if errors > 0 {
+            let origin = self.descriptor.origin.display();
+            warnings.push(format!("{errors} calls to the origin {origin} have failed"));
+        }
+        let Descriptor { pool, pid, origin, mountpoint, settings, log, .. } =
+            self.descriptor.clone();
+        Status {
+            pool,
+            pid,
+            origin,
+            mountpoint,
+            is_detached: !self.is_in_tree(),
+            settings,
+            log,
+            ceiling_bytes: self.pool.memory().ceiling_bytes(),
+            resident_bytes: resident_bytes(),
+            read_only: self.read_only,
+            slow: self.slow.clone(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            counters: statistics.counters,
+            datasets: statistics.datasets,
+            warnings,
+        }
+    }
+
+    fn row(
+        &self,
+        dataset: &Dataset,
+        statistics: &BTreeMap<String, BTreeMap<String, u64>>,
+    ) -> DatasetRow {
+        let counters = statistics.get(dataset.name());
+        let count = |name: &str| counters.and_then(|all| all.get(name)).copied().unwrap_or(0);
+        DatasetRow {
+            name: dataset.name().to_string(),
+            path: dataset.path().to_owned(),
+            mountpoint: Some(self.seen_at(dataset.path())),
+            data_bytes: count("data_size"),
+            metadata_bytes: count("metadata_size"),
+        }
+    }
+
+    /// Where a path relative to the pool's top is seen.
+    fn seen_at(&self, path: &Path) -> std::path::PathBuf {
+        match path.as_os_str().is_empty() {
+            true => self.descriptor.mountpoint.clone(),
+            false => self.descriptor.mountpoint.join(path),
+        }
+    }
+
+    /// The settings file first: it checks everything, and what it takes the pool takes as well.
+    fn change(&self, change: &Change) -> Response {
+        let _one = self.changes.lock();
+        let saved = match &self.descriptor.settings {
+            None => Changed::UntilUnmount,
+            Some(file) => {
+                // What was set for this mount only is not in the file; a change must fit both.
+                if let Err(error) = self.fits(change) {
+                    return refused_dataset(&error);
+                }
+                let loaded = PoolFile::load(&self.paths, &self.descriptor.pool);
+                match loaded.and_then(|loaded| loaded.change(change)) {
+                    Ok(_) => Changed::Saved { file: file.clone() },
+                    Err(PoolFileError::Dataset(error)) => return refused_dataset(&error),
+                    Err(error) => return refused(error.to_string(), false),
+                }
+            }
+        };
+        match change::apply(change, self.pool.datasets()) {
+            Ok(()) => {
+                self.pool.expire_all();
+                Response::Changed(saved)
+            }
+            Err(error) => refused_dataset(&error),
+        }
+    }
+
+    /// Whether the pool as it is now takes a change, tried on a copy of its datasets.
+    fn fits(&self, change: &Change) -> Result<(), DatasetError> {
+        let now = self.pool.datasets();
+        let copy = warmfront::Datasets::new(&self.descriptor.pool)?;
+        for dataset in now.list() {
+            if dataset.name() != self.descriptor.pool {
+                copy.create(dataset.name(), Some(dataset.path()))?;
+            }
+        }
+        change::apply(change, &copy)
+    }
+
+    fn why(&self, path: &Path) -> Response {
+        match block_on(self.pool.why(path)) {
+            Ok(mut why) => {
+                let cut = why.runs.split_off(why.runs.len().min(RUNS_MAX));
+                why.records_not_shown += cut.iter().map(|run| run.count).sum::<u64>();
+                Response::Why(Box::new(why))
+            }
+            Err(error) => self.refused_engine(path, &error),
+        }
+    }
+
+    fn refused_engine(&self, path: &Path, error: &EngineError) -> Response {
+        let place = self.seen_at(path);
+        match error.is_not_found() {
+            true => refused(format!("{} does not exist", place.display()), false),
+            false => refused(format!("{}: {error}", place.display()), false),
+        }
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Service").field("descriptor", &self.descriptor).finish()
+    }
+}
+
+pub(crate) fn refused(message: String, is_usage: bool) -> Response {
+    Response::Refused(Refusal { message, is_usage })
+}
+
+fn refused_dataset(error: &DatasetError) -> Response {
+    refused(error.to_string(), is_usage(error))
+}
+
+/// Resident bytes of this process.
+fn resident_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}

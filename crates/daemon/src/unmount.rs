@@ -1,0 +1,143 @@
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::descriptor;
+use crate::error::ControlError;
+use crate::lock::PoolLock;
+use crate::mountinfo::{mounted_at, mounts};
+use crate::paths::Paths;
+use crate::protocol::{Descriptor, Request, Response};
+use crate::target::{Target, without_daemon};
+
+/// How long a daemon may take to end after its mount is gone.
+const END_MAX: Duration = Duration::from_secs(10);
+/// Between two looks whether it has.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// What an unmount has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unmounted {
+    /// The mount is gone and the daemon has ended.
+    Done {
+        /// The pool.
+        pool: String,
+    },
+    /// The mount is out of sight; the daemon ends when the last file is closed.
+    Detached {
+        /// The pool.
+        pool: String,
+    },
+    /// The daemon was dead; the mount that it left is cleared away.
+    DeadMountCleared {
+        /// Where it was.
+        mountpoint: PathBuf,
+    },
+}
+
+/// Unmounts a pool, named by itself or by its mount point, and waits for its daemon to end.
+///
+/// # Errors
+/// When nothing of ours is mounted there, or files are open on it and `lazy` is not given.
+pub fn unmount(paths: &Paths, text: &OsStr, lazy: bool) -> Result<Unmounted, ControlError> {
+    let by_pool = text.to_str().and_then(|name| descriptor::load(paths, name));
+    if let Some(found) = by_pool {
+        return unmount_served(paths, found, lazy);
+    }
+    let path = resolve_without_touching(Path::new(text))?;
+    let system = |error| ControlError::System { path: path.clone(), error };
+    let mounts = mounts().map_err(system)?;
+    match mounted_at(&mounts, &path) {
+        Some(mount) if mount.is_warmfront() => {
+            let descriptors = descriptor::load_all(paths)?;
+            match descriptors.into_iter().find(|found| found.device == mount.device) {
+                Some(found) => unmount_served(paths, found, lazy),
+                None => clear_dead(without_daemon(mount)),
+            }
+        }
+        _ => Err(explain(paths, text, path)),
+    }
+}
+
+/// Detaches the mount of a dead daemon.
+fn clear_dead(why: ControlError) -> Result<Unmounted, ControlError> {
+    let ControlError::Dead { mountpoint } = why else {
+        return Err(why);
+    };
+    fuse::unmount(&mountpoint, true)?;
+    Ok(Unmounted::DeadMountCleared { mountpoint })
+}
+
+/// Why what was named cannot be unmounted.
+fn explain(paths: &Paths, text: &OsStr, path: PathBuf) -> ControlError {
+    match Target::find(paths, text) {
+        Ok(target) => match target.client() {
+            Ok(client) => ControlError::BelowMountpoint {
+                path,
+                mountpoint: client.descriptor().mountpoint.clone(),
+            },
+            Err(error) => error,
+        },
+        Err(ControlError::Unknown { .. }) => ControlError::NotMountpoint { path },
+        Err(error) => error,
+    }
+}
+
+fn unmount_served(paths: &Paths, found: Descriptor, lazy: bool) -> Result<Unmounted, ControlError> {
+    let (pool, pid) = (found.pool.clone(), found.pid);
+    let client = Client::new(paths, found.clone());
+    if !client.is_alive() {
+        let mountpoint = found.mountpoint;
+        let mounts =
+            mounts().map_err(|error| ControlError::System { path: mountpoint.clone(), error })?;
+        return match mounted_at(&mounts, &mountpoint) {
+            Some(mount) if mount.is_warmfront() => {
+                let cleared = clear_dead(without_daemon(mount))?;
+                descriptor::clear(paths, &pool);
+                Ok(cleared)
+            }
+            _ => {
+                descriptor::clear(paths, &pool);
+                Err(ControlError::NotMountpoint { path: mountpoint })
+            }
+        };
+    }
+    match client.call(Request::Unmount { lazy })? {
+        Response::Unmounted if has_ended(paths, &pool, pid, lazy) => Ok(Unmounted::Done { pool }),
+        Response::Unmounted => Ok(Unmounted::Detached { pool }),
+        _ => Err(ControlError::WrongAnswer { pool }),
+    }
+}
+
+/// Waits for a daemon to remove its descriptor and then its lock, the last thing that it does.
+fn has_ended(paths: &Paths, pool: &str, pid: u32, lazy: bool) -> bool {
+    let wait = if lazy { Duration::from_millis(300) } else { END_MAX };
+    let deadline = Instant::now() + wait;
+    loop {
+        let is_there = descriptor::load(paths, pool).is_some_and(|found| found.pid == pid)
+            || PoolLock::is_named_by(paths, pool, pid);
+        if !is_there || Instant::now() >= deadline {
+            return !is_there;
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+/// The absolute path of what may be a dead mount: everything but its last name is resolved.
+pub(crate) fn resolve_without_touching(path: &Path) -> Result<PathBuf, ControlError> {
+    let system = |error| ControlError::System { path: path.to_owned(), error };
+    let absolute = std::path::absolute(path).map_err(system)?;
+    let is_plain =
+        mounts().map(|mounts| mounted_at(&mounts, &absolute).is_some()).map_err(system)?;
+    if is_plain {
+        return Ok(absolute);
+    }
+    match (absolute.canonicalize(), absolute.parent(), absolute.file_name()) {
+        (Ok(resolved), _, _) => Ok(resolved),
+        (Err(_), Some(parent), Some(name)) => {
+            Ok(parent.canonicalize().map_or_else(|_| absolute.clone(), |above| above.join(name)))
+        }
+        _ => Ok(absolute),
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests of the origins, as their users see them.
+
+mod common;
+mod conformance;
+mod directory;
+mod slowness;
