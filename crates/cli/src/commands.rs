@@ -87,7 +87,7 @@ fn settings(words: &[String]) -> Result<BTreeMap<String, String>> {
     Ok(settings)
 }
 
-/// Reads a ceiling.
+/// Reads the value of `--arc-max`.
 fn ceiling(text: &str) -> Result<Size> {
-    parse_size_or_percent(text).map_err(Failure::usage)
+    parse_size_or_percent(text).map_err(|error| Failure::usage(format!("--arc-max: {error}")))
 }

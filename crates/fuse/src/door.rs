@@ -502,6 +502,12 @@ impl Invalidation for KernelInvalidation {
         ignore_unknown(self.notifier.inval_inode(node, 0, 0));
     }
 
+    fn expire_attributes(&self, object: ObjectId) {
+        let node = swap(object.0, ROOT_ID, self.root.0);
+        // A negative offset leaves the pages alone, and with them the locks that guard them.
+        ignore_unknown(self.notifier.inval_inode(node, -1, 0));
+    }
+
     fn expire_name(&self, parent: ObjectId, name: &OsStr) {
         let node = swap(parent.0, ROOT_ID, self.root.0);
         ignore_unknown(self.notifier.inval_entry(node, name));

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use storage::{
     Attributes, Caller, Created, Node, ObjectId, OpenMode, OriginFile, SeekFrom, SetAttributes,
@@ -32,7 +32,8 @@ pub enum KernelCache {
 pub struct OpenFile {
     pub(crate) pool: Arc<Pool>,
     pub(crate) object: Arc<Object>,
-    file: Arc<dyn OriginFile>,
+    /// The file at the origin; empty until somebody needs it, where the open is postponed.
+    file: OnceLock<Arc<dyn OriginFile>>,
     mode: OpenMode,
     kernel_cache: KernelCache,
 }
@@ -57,17 +58,25 @@ impl Pool {
             self.check(object, None).await?;
         }
         let mode = OpenMode { direct: properties.directio, ..mode };
+        let only_reads = !mode.write && !mode.truncate;
+        if only_reads && coherence == Coherence::Exclusive {
+            // Nobody else can take the file away, so what is cached needs no open at the origin.
+            let opened = self.opened(id, None, mode, &properties)?;
+            object.postpone(&opened);
+            return Ok(opened);
+        }
         if mode.truncate {
             let _all = object.ranges.exclusive(0..u64::MAX).await;
             let change = object.begin_change(StaleBy::Contents);
             self.drop_generation(object.id, &object.version());
             let file = self.origin.open(object.id, mode).await;
             drop(change);
-            let opened = self.opened(id, file?, mode, &properties)?;
+            let opened = self.opened(id, Some(file?), mode, &properties)?;
             self.adopt(object, &opened).await.map(|()| opened)
         } else {
-            let file = self.origin.open(object.id, mode).await?;
-            self.opened(id, file, mode, &properties)
+            let file = self.origin.open(object.id, mode).await;
+            let file = file.inspect_err(|_| self.distrust_name(object))?;
+            self.opened(id, Some(file), mode, &properties)
         }
     }
 
@@ -89,7 +98,6 @@ impl Pool {
             Err(error) => (Err(error), None),
         };
         let found = self.made(&directory, node.name, entry).await?;
-        let file = file.expect("an entry comes with its file");
         Ok((found, self.opened(found.object, file, mode, &properties)?))
     }
 
@@ -110,14 +118,24 @@ impl Pool {
         let Created { entry, file } =
             self.origin.create_unnamed(parent, permissions, caller, mode).await?;
         let found = self.take_in_at(self.unnamed_place(&directory), entry).await?;
-        Ok((found, self.opened(found.object, file, mode, &properties)?))
+        Ok((found, self.opened(found.object, Some(file), mode, &properties)?))
+    }
+
+    /// Opens at the origin what is open here and postponed, before the name or the permissions
+    /// change that the open needs.
+    pub(crate) async fn open_postponed(&self, object: &Object) {
+        for file in object.take_postponed() {
+            if let Err(error) = file.origin_file().await {
+                tracing::warn!(object = object.id.0, %error, "a postponed open failed");
+            }
+        }
     }
 
     /// The open file, with a use of its object that it keeps.
     fn opened(
         self: &Arc<Self>,
         id: ObjectId,
-        file: Arc<dyn OriginFile>,
+        file: Option<Arc<dyn OriginFile>>,
         mode: OpenMode,
         properties: &Properties,
     ) -> Result<Arc<OpenFile>> {
@@ -127,6 +145,7 @@ impl Pool {
             true if object.passed_on(object.version().generation) => KernelCache::Keep,
             true => KernelCache::Refresh,
         };
+        let file = file.map_or_else(OnceLock::new, OnceLock::from);
         Ok(Arc::new(OpenFile { pool: self.clone(), object, file, mode, kernel_cache }))
     }
 
@@ -155,7 +174,9 @@ impl Pool {
         let _turn = object.attributes_turn.lock().await;
         let seen = self.change_attributes(object, file, change).await;
         drop(under_way);
-        object.update(|version| Ok(version.adopt(seen?, self.now())))
+        let seen = seen?;
+        object.update(|version| version.adopt(seen, self.now()));
+        Ok(())
     }
 
     /// Drops the records of a version that hold any byte from `offset` on.
@@ -192,7 +213,7 @@ impl OpenFile {
     /// # Errors
     /// When the origin could not make them so.
     pub async fn sync(&self, data_only: bool) -> Result<()> {
-        Ok(self.file.sync(data_only).await?)
+        Ok(self.origin_file().await?.sync(data_only).await?)
     }
 
     /// Finds data or a hole.
@@ -200,11 +221,21 @@ impl OpenFile {
     /// # Errors
     /// `ENXIO` past the end.
     pub async fn seek(&self, from: SeekFrom) -> Result<u64> {
-        Ok(self.file.seek(from).await?)
+        Ok(self.origin_file().await?.seek(from).await?)
     }
 
-    pub(crate) fn origin_file(&self) -> &dyn OriginFile {
-        &*self.file
+    /// The file at the origin, opened now if that was postponed.
+    pub(crate) async fn origin_file(&self) -> Result<&dyn OriginFile> {
+        if let Some(file) = self.file.get() {
+            return Ok(&**file);
+        }
+        let file = self.pool.origin.open(self.object.id, self.mode).await?;
+        Ok(&**self.file.get_or_init(|| file))
+    }
+
+    /// Whether the file is open at the origin.
+    pub(crate) fn is_open_at_origin(&self) -> bool {
+        self.file.get().is_some()
     }
 
     pub(crate) fn is_writable(&self) -> bool {

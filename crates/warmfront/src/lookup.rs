@@ -191,6 +191,7 @@ impl Pool {
         }
         let tenant = self.tenant(object);
         tenant.counters.add(Counter::CoherenceDropped, 1);
+        self.expire_attributes(object.id);
         self.drop_generation(object.id, &before);
         self.drop_kept(object.id, Part::Link);
         self.drop_kept(object.id, Part::Listing);
@@ -257,8 +258,10 @@ impl Pool {
         let _turn = object.attributes_turn.lock().await;
         let changes_ended = object.version().changes_ended();
         let seen = match file {
-            Some(file) => file.origin_file().attributes().await?,
-            None => {
+            Some(file) if file.is_open_at_origin() => {
+                file.origin_file().await?.attributes().await?
+            }
+            _ => {
                 let seen = self.origin.attributes(object.id).await;
                 seen.inspect_err(|_| self.distrust_name(object))?
             }
@@ -270,7 +273,7 @@ impl Pool {
     }
 
     /// Drops what is known of the name that led to an object, so that it is looked up anew.
-    fn distrust_name(&self, object: &Object) {
+    pub(crate) fn distrust_name(&self, object: &Object) {
         if let Some((parent, name)) = object.place().parent {
             self.drop_kept(parent, Part::Name(&name));
         }
@@ -280,7 +283,7 @@ impl Pool {
     pub(crate) async fn adopt(&self, object: &Object, file: &OpenFile) -> Result<()> {
         let _turn = object.attributes_turn.lock().await;
         let changes_ended = object.version().changes_ended();
-        let seen = file.origin_file().attributes().await?;
+        let seen = file.origin_file().await?.attributes().await?;
         object.update(|version| {
             if version.changes_ended() == changes_ended {
                 version.adopt(seen, self.now());
@@ -306,6 +309,7 @@ impl Pool {
             None => {
                 // Changes behind our back must be told from ours before ours hides them.
                 self.check_before_change(&object, file).await?;
+                self.open_postponed(&object).await;
                 let _turn = object.attributes_turn.lock().await;
                 let seen = self.change_attributes(&object, file, change).await?;
                 object.update(|version| version.adopt(seen, self.now()));
@@ -322,7 +326,7 @@ impl Pool {
         change: SetAttributes,
     ) -> Result<Attributes> {
         Ok(match file.filter(|file| file.is_writable()) {
-            Some(file) => file.origin_file().set_attributes(change).await?,
+            Some(file) => file.origin_file().await?.set_attributes(change).await?,
             None => self.origin.set_attributes(object.id, change).await?,
         })
     }

@@ -76,6 +76,7 @@ impl Pool {
         if let Some(victim) = &victim {
             // Its contents live on if it has other names or is open.
             self.check_before_change(victim, None).await.or_else(ignore_gone)?;
+            self.open_postponed(victim).await;
         }
         let removed = self.origin.unlink(parent, name).await;
         self.removed(&directory, name, victim.as_deref(), removed)
@@ -118,6 +119,9 @@ impl Pool {
         let replaced = self.named(&to, new_name).await;
         for object in moved.iter().chain(&replaced) {
             self.check_before_change(object, None).await.or_else(ignore_gone)?;
+        }
+        if let Some(replaced) = &replaced {
+            self.open_postponed(replaced).await;
         }
         let outcome = self.origin.rename(parent, name, new_parent, new_name, flags).await;
         for object in moved.iter().chain(&replaced) {

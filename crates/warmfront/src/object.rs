@@ -1,7 +1,7 @@
 use std::ffi::OsStr;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,22 +9,27 @@ use storage::{Attributes, ObjectId};
 
 use crate::counters::Counters;
 use crate::datasets::{Dataset, DatasetCursor};
+use crate::file::OpenFile;
 use crate::property::Properties;
 use crate::range_lock::RangeLock;
 use crate::stream::Streams;
 use crate::version::{StaleBy, Version};
 
 /// Bytes of RAM that an object in use is charged, its name apart.
-pub(crate) const OBJECT_CHARGE_BYTES: u64 = 640;
+const OBJECT_CHARGE_BYTES: u64 = 640;
 
 /// An object that somebody refers to: the kernel by its inode number, or an open file.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) id: ObjectId,
+    /// Bytes of RAM that it is charged while it is in use.
+    pub(crate) charged_bytes: u64,
     /// References by look-ups and open files; the table drops the object at zero.
     pub(crate) uses: AtomicU64,
     place: Mutex<Place>,
     version: Mutex<Version>,
+    /// Open files that the origin does not know of yet.
+    postponed: Mutex<Vec<Weak<OpenFile>>>,
     /// The generation whose pages the kernel may have, zero for none.
     passed_on: AtomicU64,
     /// Held over each question for attributes with the taking in of the answer, so that an older
@@ -92,11 +97,14 @@ impl Layout {
 
 impl Object {
     pub(crate) fn new(id: ObjectId, place: Place, version: Version) -> Object {
+        let name_bytes = place.parent.as_ref().map_or(0, |(_, name)| name.len() as u64);
         Object {
             id,
+            charged_bytes: OBJECT_CHARGE_BYTES + name_bytes,
             uses: AtomicU64::new(0),
             place: Mutex::new(place),
             version: Mutex::new(version),
+            postponed: Mutex::default(),
             passed_on: AtomicU64::new(0),
             attributes_turn: futures::lock::Mutex::new(()),
             ranges: RangeLock::default(),
@@ -137,6 +145,18 @@ impl Object {
     /// kept them before, and none of another.
     pub(crate) fn passed_on(&self, generation: u64) -> bool {
         self.passed_on.swap(generation, Ordering::Relaxed) == generation
+    }
+
+    /// Notes an open file that the origin does not know of yet.
+    pub(crate) fn postpone(&self, file: &Arc<OpenFile>) {
+        let mut postponed = self.postponed.lock();
+        postponed.retain(|file| file.strong_count() > 0);
+        postponed.push(Arc::downgrade(file));
+    }
+
+    /// The open files that the origin does not know of yet; they are not told again.
+    pub(crate) fn take_postponed(&self) -> Vec<Arc<OpenFile>> {
+        self.postponed.lock().drain(..).filter_map(|file| file.upgrade()).collect()
     }
 
     /// Marks a change of ours as under way until the result is dropped.

@@ -8,14 +8,14 @@ use parking_lot::{Mutex, RwLock};
 use storage::{Clock, Layered, ObjectId, Origin, Spawn};
 
 use crate::answer::{Cached, Content, Metadata};
-use crate::counters::{Counter, Counters};
+use crate::counters::Counter;
 use crate::datasets::{Dataset, DatasetCursor, Datasets};
 use crate::error::{EngineError, Result};
 use crate::flight::Flights;
 use crate::key::{Key, Part};
 use crate::memory::Memory;
 use crate::meter::Meter;
-use crate::object::{OBJECT_CHARGE_BYTES, Object, Place, Tenant};
+use crate::object::{Object, Place, Tenant};
 use crate::objects::Objects;
 use crate::property::{CacheLevel, Properties};
 use crate::version::Version;
@@ -45,6 +45,9 @@ pub struct PoolOptions {
 pub trait Invalidation: Send + Sync {
     /// Everything known of the object, contents and attributes, must be asked for again.
     fn expire_object(&self, object: ObjectId);
+    /// The attributes of the object must be asked for again. May be called from within a call on
+    /// the object.
+    fn expire_attributes(&self, object: ObjectId);
     /// What `name` in `parent` leads to must be asked for again.
     fn expire_name(&self, parent: ObjectId, name: &OsStr);
 }
@@ -69,7 +72,8 @@ pub struct Pool {
     pub(crate) flights: Flights,
     pub(crate) prefetches: AtomicU64,
     root: ObjectId,
-    counters: Mutex<BTreeMap<u32, (Arc<Dataset>, Arc<Counters>)>>,
+    /// By the dataset's id.
+    tenants: Mutex<BTreeMap<u32, Tenant>>,
     /// Counts renamed directories: objects below have to work out their dataset again.
     renames: AtomicU64,
     invalidation: RwLock<Option<Arc<dyn Invalidation>>>,
@@ -97,7 +101,7 @@ impl Pool {
             flights: Flights::default(),
             prefetches: AtomicU64::new(0),
             root: entry.object,
-            counters: Mutex::default(),
+            tenants: Mutex::default(),
             renames: AtomicU64::new(0),
             invalidation: RwLock::default(),
         };
@@ -149,6 +153,13 @@ impl Pool {
                 invalidation.expire_name(parent, &name);
             }
             invalidation.expire_object(object.id);
+        }
+    }
+
+    /// Tells whoever stands above that attributes have changed behind everybody's back.
+    pub(crate) fn expire_attributes(&self, object: ObjectId) {
+        if let Some(invalidation) = &*self.invalidation.read() {
+            invalidation.expire_attributes(object);
         }
     }
 
@@ -213,9 +224,8 @@ impl Pool {
     }
 
     fn place_in(&self, parent: Option<(ObjectId, Arc<OsStr>)>, cursor: DatasetCursor) -> Place {
-        let dataset = cursor.dataset();
-        let counters = self.counters_of(&dataset);
-        Place { parent, cursor, tenant: Tenant { dataset, counters }, epoch: self.epoch() }
+        let tenant = self.tenant_of(cursor.dataset());
+        Place { parent, cursor, tenant, epoch: self.epoch() }
     }
 
     /// Walks up to the root and down again to find the dataset of a name.
@@ -231,23 +241,16 @@ impl Pool {
         names.iter().rev().fold(self.datasets.root(), |cursor, name| cursor.child(name))
     }
 
-    fn counters_of(&self, dataset: &Arc<Dataset>) -> Arc<Counters> {
-        let mut counters = self.counters.lock();
-        let entry =
-            counters.entry(dataset.id()).or_insert_with(|| (dataset.clone(), Arc::default()));
-        entry.1.clone()
+    /// A dataset with the counters that it has had from its first use on.
+    fn tenant_of(&self, dataset: Arc<Dataset>) -> Tenant {
+        let mut tenants = self.tenants.lock();
+        let counters = Arc::default();
+        tenants.entry(dataset.id()).or_insert(Tenant { dataset, counters }).clone()
     }
 
     /// Datasets that have been used, with their counters.
     pub(crate) fn tenants(&self) -> Vec<Tenant> {
-        let counters = self.counters.lock();
-        counters
-            .values()
-            .map(|(dataset, counters)| Tenant {
-                dataset: dataset.clone(),
-                counters: counters.clone(),
-            })
-            .collect()
+        self.tenants.lock().values().cloned().collect()
     }
 
     /// The object with one more use, and whether it was not in use before; then it starts with
@@ -261,10 +264,9 @@ impl Pool {
         place: Place,
         version: Version,
     ) -> (Arc<Object>, bool) {
-        let name_bytes = place.parent.as_ref().map_or(0, |(_, name)| name.len());
         let (object, made) = self.objects.get_or_make(id, || Object::new(id, place, version));
         if made {
-            self.memory.charge_for_good(OBJECT_CHARGE_BYTES + name_bytes as u64);
+            self.memory.charge_for_good(object.charged_bytes);
         } else {
             self.origin.forget(id, 1);
         }
@@ -281,8 +283,7 @@ impl Pool {
         if version.attributes.links > 0 && place.parent.is_some() {
             self.keep(&place.tenant, id, Part::Attributes, Content::Attributes(version), true);
         }
-        let name_bytes = place.parent.as_ref().map_or(0, |(_, name)| name.len());
-        self.memory.discharge(OBJECT_CHARGE_BYTES + name_bytes as u64);
+        self.memory.discharge(object.charged_bytes);
         self.origin.forget(id, 1);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::answer::Cached;
 use crate::counters::Counter;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::file::OpenFile;
 use crate::flight::{Claim, Flight, Lead};
 use crate::object::{Layout, Tenant};
@@ -165,7 +165,7 @@ impl OpenFile {
                 }
             }
         }
-        Err(crate::EngineError::Interrupted)
+        Err(EngineError::Interrupted)
     }
 
     /// Fetches records from the origin, neighbours in one call, and lands them.
@@ -214,15 +214,21 @@ impl OpenFile {
         let charged = self.pool.memory.charge(bytes as u64);
         let mut buffers: Vec<IoSliceMut<'_>> =
             records.iter_mut().map(|record| IoSliceMut::new(record.buffer_mut())).collect();
-        let outcome = self.origin_file().read(first * layout.record_bytes, &mut buffers).await;
+        let outcome = match self.origin_file().await {
+            Ok(file) => {
+                let read = file.read(first * layout.record_bytes, &mut buffers).await;
+                read.map_err(EngineError::from)
+            }
+            Err(error) => Err(error),
+        };
         drop(buffers);
         let mut left = match outcome {
             Ok(count) => count as u64,
             Err(error) => {
                 for lead in leads {
-                    lead.land(Err(error.clone().into()));
+                    lead.land(Err(error.clone()));
                 }
-                return Err(error.into());
+                return Err(error);
             }
         };
         if left < lengths.iter().sum() {

@@ -29,8 +29,9 @@ impl OpenFile {
         let end = offset.saturating_add(data.len() as u64);
         let _guard = self.object.ranges.exclusive(self.touched(offset, end)).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
+        let file = self.origin_file().await?;
         let change = self.object.begin_change(StaleBy::Contents);
-        let outcome = self.origin_file().write(offset, data).await;
+        let outcome = file.write(offset, data).await;
         match &outcome {
             Ok(()) => self.follow_write(offset, data),
             Err(_) => self.drop_records(offset..end),
@@ -49,8 +50,9 @@ impl OpenFile {
         self.pool.writable()?;
         let _guard = self.object.ranges.exclusive(0..u64::MAX).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
+        let file = self.origin_file().await?;
         let change = self.object.begin_change(StaleBy::Contents);
-        let outcome = self.origin_file().append(data).await;
+        let outcome = file.append(data).await;
         match &outcome {
             Ok(offset) => self.follow_write(*offset, data),
             Err(_) => self.drop_records(self.attributes().size..u64::MAX),
@@ -74,8 +76,9 @@ impl OpenFile {
         let locked = self.touched(affected.start, affected.end);
         let _guard = self.object.ranges.exclusive(locked).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
+        let file = self.origin_file().await?;
         let change = self.object.begin_change(StaleBy::Contents);
-        let outcome = self.origin_file().allocate(allocation).await;
+        let outcome = file.allocate(allocation).await;
         self.drop_records(affected);
         if outcome.is_ok() && allocation.mode & KEEP_SIZE == 0 {
             self.drop_tail();
@@ -101,9 +104,9 @@ impl OpenFile {
         let end = offset.saturating_add(length);
         let _guard = self.object.ranges.exclusive(self.touched(offset, end)).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
+        let (file, from) = (self.origin_file().await?, source.origin_file().await?);
         let change = self.object.begin_change(StaleBy::Contents);
-        let from = source.origin_file();
-        let outcome = self.origin_file().copy_from(from, source_offset, offset, length).await;
+        let outcome = file.copy_from(from, source_offset, offset, length).await;
         self.drop_records(offset..end);
         self.drop_tail();
         drop(change);

@@ -113,7 +113,7 @@ fn words(words: &[OsString]) -> Result<(Option<Duration>, Option<u64>, Option<Os
     match words.next() {
         None => Ok((interval, count, target)),
         Some(word) => Err(Failure::usage(format!(
-            "what is `{}`? The order is INTERVAL COUNT TARGET",
+            "what is `{}`? Usage: warmfront arcstat [INTERVAL [COUNT]] [TARGET]",
             word.to_string_lossy()
         ))),
     }

@@ -1,4 +1,5 @@
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use daemon::{NewPool, Paths, PoolRow, Target};
 use serde::Serialize;
@@ -17,6 +18,19 @@ struct PoolJson {
     mountpoint: Option<String>,
     settings: Option<String>,
     pid: Option<u32>,
+}
+
+impl PoolJson {
+    fn new(row: &PoolRow) -> PoolJson {
+        let shown = |path: &PathBuf| path.display().to_string();
+        PoolJson {
+            name: row.name.clone(),
+            origin: shown(&row.origin),
+            mountpoint: row.mountpoint.as_ref().map(shown),
+            settings: row.settings.as_ref().map(shown),
+            pid: row.daemon.as_ref().map(|daemon| daemon.pid),
+        }
+    }
 }
 
 pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
@@ -44,16 +58,7 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
 
 fn list(form: Form, rows: &[PoolRow]) {
     if form.json {
-        let rows: Vec<PoolJson> = rows
-            .iter()
-            .map(|row| PoolJson {
-                name: row.name.clone(),
-                origin: row.origin.display().to_string(),
-                mountpoint: row.mountpoint.as_ref().map(|path| path.display().to_string()),
-                settings: row.settings.as_ref().map(|path| path.display().to_string()),
-                pid: row.daemon.as_ref().map(|daemon| daemon.pid),
-            })
-            .collect();
+        let rows: Vec<PoolJson> = rows.iter().map(PoolJson::new).collect();
         return print(&json(&rows));
     }
     if rows.is_empty() && !form.script {
@@ -72,12 +77,34 @@ fn list(form: Form, rows: &[PoolRow]) {
 }
 
 fn show(paths: &Paths, as_json: bool, pool: Option<&OsStr>) -> Result<()> {
-    if pool.is_some() {
-        return status::status(paths, as_json, pool);
-    }
-    for row in daemon::list_pools(paths)?.iter().filter(|row| row.daemon.is_some()) {
-        let target = Target::find(paths, OsStr::new(&row.name))?;
-        status::show(&target, as_json)?;
+    let rows = daemon::list_pools(paths)?;
+    let Some(pool) = pool else {
+        for row in rows.iter().filter(|row| row.daemon.is_some()) {
+            status::show(&Target::find(paths, OsStr::new(&row.name))?, as_json)?;
+        }
+        return Ok(());
+    };
+    let target = Target::find(paths, pool)?;
+    match rows.iter().find(|row| row.name == target.pool && row.daemon.is_none()) {
+        Some(row) if as_json => print(&json(&PoolJson::new(row))),
+        Some(row) => print(&unmounted(row)),
+        None => status::show(&target, as_json)?,
     }
     Ok(())
+}
+
+/// What there is to say of a pool that is not mounted.
+fn unmounted(row: &PoolRow) -> String {
+    let path = |path: &Option<PathBuf>| {
+        path.as_ref().map_or("-".to_string(), |path| path.display().to_string())
+    };
+    format!(
+        "pool        {}\norigin      {}\nstate       not mounted; `warmfront mount {}{}`\n\
+         settings    {}\n",
+        row.name,
+        row.origin.display(),
+        row.name,
+        if row.mountpoint.is_some() { "" } else { " MOUNTPOINT" },
+        path(&row.settings)
+    )
 }

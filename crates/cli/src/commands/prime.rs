@@ -50,7 +50,7 @@ pub(crate) fn prime(
         bar.finish_and_clear();
         let Some(report) = report.filter(|report| !report.interrupted) else {
             return Err(Failure::interrupted(
-                "stopped; what was read stays in the cache, and the same command goes on from there",
+                "stopped; what was read stays in the cache, and the same command goes on there",
             ));
         };
         print(&if as_json { json(&report) } else { summary(&report, dry_run) });

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use daemon::protocol::Status;
 use daemon::{Paths, Target, ceiling_bytes};
-use warmfront::HumanSize;
+use warmfront::{HumanSize, parse_size_or_percent};
 
 use crate::bars::{bar, coloured, is_unicode};
-use crate::commands::{ceiling, target};
+use crate::commands::target;
 use crate::failure::{Failure, Result};
 use crate::format::{Form, count, json, percent, print, seconds};
 use crate::table::Table;
@@ -28,7 +28,8 @@ pub(crate) fn show(target: &Target, as_json: bool) -> Result<()> {
 
 /// Sets the ceiling of a mounted pool.
 pub(crate) fn set_ceiling(paths: &Paths, size: &str, text: Option<&OsStr>) -> Result<()> {
-    let bytes = ceiling_bytes(Some(ceiling(size)?));
+    let parsed = parse_size_or_percent(size).map_err(Failure::usage)?;
+    let bytes = ceiling_bytes(Some(parsed));
     if bytes < daemon::CEILING_BYTES_MIN {
         let least = HumanSize(daemon::CEILING_BYTES_MIN);
         return Err(Failure::usage(format!(
