@@ -162,7 +162,7 @@ pub(crate) struct MountArguments {
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub(crate) properties: Vec<String>,
     /// RAM that everything together may take: bytes such as 4G, or a share such as 25%
-    #[arg(long, value_name = "SIZE|PERCENT")]
+    #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
     pub(crate) arc_max: Option<String>,
     /// Refuse every change
     #[arg(long)]
@@ -191,7 +191,7 @@ pub(crate) enum PoolCommand {
         #[arg(short = 'm', long, value_name = "PATH")]
         mountpoint: Option<PathBuf>,
         /// RAM that everything together may take
-        #[arg(long, value_name = "SIZE|PERCENT")]
+        #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
         arc_max: Option<String>,
         /// Its name
         name: String,
@@ -248,7 +248,7 @@ pub(crate) struct ArcstatArguments {
     #[arg(long)]
     pub(crate) json: bool,
     /// Seconds between samples, how many of them, and whose
-    #[arg(value_name = "INTERVAL [COUNT] [TARGET]", num_args = 0..=3)]
+    #[arg(value_name = "[TARGET] [INTERVAL [COUNT]]", num_args = 0..=3)]
     pub(crate) words: Vec<OsString>,
 }
 

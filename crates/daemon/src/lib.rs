@@ -9,6 +9,7 @@
 
 pub mod protocol;
 
+mod allocator;
 mod background;
 mod ceiling;
 mod change;

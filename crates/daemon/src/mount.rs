@@ -148,6 +148,7 @@ impl Prepared {
 
     /// Mounts, and returns when the mount answers.
     pub fn start(self, log: Option<PathBuf>) -> Result<Running, MountError> {
+        crate::allocator::give_memory_back();
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(system("watch signals"))?;
         descriptor::clear(&self.paths, &self.pool);
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());

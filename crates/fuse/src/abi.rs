@@ -306,6 +306,8 @@ pub mod notification {
     pub const STORE: i32 = 4;
     pub const DELETE: i32 = 6;
     pub const INC_EPOCH: i32 = 8;
+    /// Flag of INVAL_ENTRY: do not drop the name.
+    pub const EXPIRE_ONLY: u32 = 1;
 }
 
 #[cfg(test)]

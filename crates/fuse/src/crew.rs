@@ -123,3 +123,62 @@ impl Crew {
         self.state.lock().threads
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_always_left_to_read() {
+        let crew = Crew::new(Crewing { threads_max: 3, idle_max: 1 });
+        assert!(crew.join());
+        assert!(crew.begin(), "nobody else reads");
+        assert!(crew.join());
+        assert!(crew.begin());
+        assert!(crew.join());
+        assert!(crew.begin());
+        assert!(!crew.join(), "three are enough");
+        crew.free();
+        assert!(crew.begin(), "all are busy again");
+    }
+
+    #[test]
+    fn a_thread_is_idle_before_its_caller_asks_anew() {
+        let crew = Crew::new(Crewing::default());
+        assert!(crew.join() && crew.begin() && crew.join());
+        crew.free();
+        assert!(!crew.begin(), "the first one is about to read");
+    }
+
+    #[test]
+    fn those_too_many_leave_one_by_one() {
+        let crew = Crew::new(Crewing { threads_max: 10, idle_max: 2 });
+        (0..10).for_each(|_| assert!(crew.join()));
+        let mut requests = 0;
+        while crew.threads() > 2 {
+            assert!(!crew.begin());
+            crew.free();
+            crew.end();
+            requests += 1;
+            assert!(requests <= 8 * (PATIENCE + 1));
+        }
+        assert!(requests >= 8 * PATIENCE);
+        assert_eq!(crew.idle.load(Ordering::Relaxed), 2);
+        for _ in 0..3 * PATIENCE {
+            assert!(!crew.begin());
+            crew.free();
+            assert!(!crew.end());
+        }
+    }
+
+    #[test]
+    fn the_last_one_to_leave_knows_it() {
+        let crew = Crew::new(Crewing::default());
+        assert!(crew.join() && crew.join());
+        assert!(!crew.leave());
+        assert!(!crew.join(), "the mount has ended");
+        assert!(crew.leave());
+        crew.finish();
+        crew.wait();
+    }
+}

@@ -510,7 +510,7 @@ impl Invalidation for KernelInvalidation {
 
     fn expire_name(&self, parent: ObjectId, name: &OsStr) {
         let node = swap(parent.0, ROOT_ID, self.root.0);
-        ignore_unknown(self.notifier.inval_entry(node, name));
+        ignore_unknown(self.notifier.expire_entry(node, name));
     }
 }
 

@@ -134,7 +134,8 @@ pub enum UnmountError {
     },
 }
 
-/// A mounted file system that nobody serves yet. Dropping it breaks the mount off.
+/// A mounted file system that nobody serves yet. Dropping it leaves a mount that answers
+/// `ENOTCONN` until it is [unmounted](unmount).
 #[derive(Debug)]
 pub struct Mount {
     pub(crate) device: OwnedFd,
@@ -314,5 +315,6 @@ fn receive(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
 /// Whether `mountpoint` carries a mount whose daemon is dead.
 pub fn is_disconnected(mountpoint: &Path) -> bool {
     let path = CString::new(mountpoint.as_os_str().as_bytes());
-    path.is_ok_and(|path| rustix::fs::stat(path).is_err_and(|errno| errno == Errno::NOTCONN))
+    // The kernel may still know the attributes of the top, but it never keeps the space.
+    path.is_ok_and(|path| rustix::fs::statfs(path).is_err_and(|errno| errno == Errno::NOTCONN))
 }

@@ -32,9 +32,20 @@ impl Notifier {
         self.notify(notification::INVAL_INODE, &[out.as_bytes()])
     }
 
-    /// Drops a name.
+    /// Drops a name. What is mounted on it goes as well, and who has it as working directory no
+    /// longer knows where it is.
     pub fn inval_entry(&self, parent: u64, name: &OsStr) -> Result<()> {
-        let out = InvalEntryOut { parent, namelen: length(name.as_bytes())?, flags: 0 };
+        self.entry(parent, name, 0)
+    }
+
+    /// Makes the kernel look a name up again before it believes it, and keeps it if it still
+    /// leads to the same node. Kernels before 6.2 drop it, as [`inval_entry`](Self::inval_entry).
+    pub fn expire_entry(&self, parent: u64, name: &OsStr) -> Result<()> {
+        self.entry(parent, name, notification::EXPIRE_ONLY)
+    }
+
+    fn entry(&self, parent: u64, name: &OsStr, flags: u32) -> Result<()> {
+        let out = InvalEntryOut { parent, namelen: length(name.as_bytes())?, flags };
         self.notify(notification::INVAL_ENTRY, &[out.as_bytes(), name.as_bytes(), &[0]])
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::abi::{self, InitOut, OutHeader};
+use crate::abi::{self, InitOut};
 use crate::buffer::RequestBuffer;
 use crate::crew::{Crew, Crewing};
 use crate::device;
@@ -68,8 +68,20 @@ struct Shared<F> {
 }
 
 impl Session {
-    /// Shakes hands with the kernel and begins to serve `mount` on threads of its own.
+    /// Shakes hands with the kernel and begins to serve `mount` on threads of its own. On an
+    /// error nothing stays mounted.
     pub fn start<F: Filesystem>(
+        mount: Mount,
+        filesystem: F,
+        crewing: Crewing,
+    ) -> Result<Session, SessionError> {
+        let mountpoint = mount.mountpoint.clone();
+        Session::begin(mount, filesystem, crewing).inspect_err(|_| {
+            let _ = unmount(&mountpoint, true);
+        })
+    }
+
+    fn begin<F: Filesystem>(
         mount: Mount,
         filesystem: F,
         crewing: Crewing,
@@ -220,10 +232,10 @@ impl<F: Filesystem> Shared<F> {
         loop {
             match rustix::io::read(device, buffer.space()) {
                 Ok(length) => {
-                    if self.context.crew.begin() {
-                        if let Err(error) = hire(&self) {
-                            tracing::warn!(%error, "cannot start a further thread");
-                        }
+                    if self.context.crew.begin()
+                        && let Err(error) = hire(&self)
+                    {
+                        tracing::warn!(%error, "cannot start a further thread");
                     }
                     self.answer(device, buffer.request(length), &mut scratch);
                     if self.context.crew.end() {
@@ -255,5 +267,3 @@ impl<F: Filesystem> Shared<F> {
         }
     }
 }
-
-const _: () = assert!(size_of::<OutHeader>() == 16);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{ErrorKind, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -50,6 +51,7 @@ struct Shared {
     tree: Mutex<Tree>,
     gate: Mutex<bool>,
     opened: Condvar,
+    lookups: AtomicUsize,
     waiting: AtomicUsize,
     interrupted: AtomicUsize,
     destroyed: AtomicUsize,
@@ -132,6 +134,7 @@ impl Filesystem for Memory {
         let flags = settings.flags
             | InitFlags::DO_READDIRPLUS
             | InitFlags::READDIRPLUS_AUTO
+            | InitFlags::HAS_EXPIRE_ONLY
             | InitFlags::FLOCK_LOCKS;
         Settings { flags, ..settings }
     }
@@ -141,6 +144,7 @@ impl Filesystem for Memory {
     }
 
     fn lookup(&self, _: &Call, name: &OsStr) -> Result<Entry> {
+        self.shared.lookups.fetch_add(1, Ordering::SeqCst);
         let mut tree = self.shared.tree.lock();
         match tree.names.get(name).copied() {
             Some(node) => tree.entry(node),
@@ -524,6 +528,19 @@ fn the_kernel_is_told_of_changes() {
     assert!(fs::metadata(mounted.path("new")).is_err(), "the kernel keeps missing names");
     notifier.inval_entry(ROOT_ID, OsStr::new("new")).expect("dropped");
     assert!(fs::metadata(mounted.path("new")).is_ok());
+
+    let open = fs::File::open(&path).expect("opened");
+    let lookups = || mounted.shared.lookups.load(Ordering::SeqCst);
+    let before = lookups();
+    fs::metadata(&path).expect("stat");
+    assert_eq!(lookups(), before, "the kernel keeps names");
+    notifier.expire_entry(ROOT_ID, OsStr::new("file")).expect("expired");
+    fs::metadata(&path).expect("stat");
+    assert_eq!(lookups(), before + 1);
+    let link = format!("/proc/self/fd/{}", open.as_raw_fd());
+    let known = fs::read_link(link).expect("a link");
+    assert!(known == path || !mounted.session.flags().contains(InitFlags::HAS_EXPIRE_ONLY));
+    drop(open);
 
     mounted.shared.tree.lock().names.remove(OsStr::new("file"));
     notifier.delete(ROOT_ID, node, OsStr::new("file")).expect("dropped");

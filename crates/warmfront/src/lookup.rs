@@ -18,6 +18,10 @@ use crate::version::{Version, is_trusted, trust};
 /// The longest time for which an answer may be passed on to be cached above us.
 const PASS_ON_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// How long the space told by the origin is believed at most, while nothing is changed through the
+/// pool.
+const SPACE_TRUST_MAX: Duration = Duration::from_secs(60);
+
 /// An object that a look-up has found. It has one more use, which
 /// [`Pool::forget`] gives back.
 #[derive(Debug, Clone, Copy)]
@@ -393,7 +397,17 @@ impl Pool {
     /// # Errors
     /// When the origin does not answer.
     pub async fn space(&self) -> Result<SpaceUsage> {
-        Ok(self.origin.space().await?)
+        let root = self.object(self.root())?;
+        let trusted = trust(self.properties(&root).coherence).min(SPACE_TRUST_MAX);
+        let now = self.now();
+        let kept = *self.space.lock();
+        match kept {
+            Some((asked_at, space)) if now.saturating_sub(asked_at) < trusted => return Ok(space),
+            _ => {}
+        }
+        let space = self.origin.space().await?;
+        *self.space.lock() = Some((now, space));
+        Ok(space)
     }
 
     /// Makes everything durable that was changed through the pool.

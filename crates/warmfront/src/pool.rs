@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use storage::{Clock, Layered, ObjectId, Origin, Spawn};
+use storage::{Clock, Layered, ObjectId, Origin, SpaceUsage, Spawn};
 
 use crate::answer::{Cached, Content, Metadata};
 use crate::counters::Counter;
@@ -71,6 +71,8 @@ pub struct Pool {
     pub(crate) objects: Objects,
     pub(crate) flights: Flights,
     pub(crate) prefetches: AtomicU64,
+    /// Space at the origin, and when it was told; `None` after a change.
+    pub(crate) space: Mutex<Option<(Duration, SpaceUsage)>>,
     root: ObjectId,
     /// By the dataset's id.
     tenants: Mutex<BTreeMap<u32, Tenant>>,
@@ -100,6 +102,7 @@ impl Pool {
             objects: Objects::default(),
             flights: Flights::default(),
             prefetches: AtomicU64::new(0),
+            space: Mutex::default(),
             root: entry.object,
             tenants: Mutex::default(),
             renames: AtomicU64::new(0),
@@ -174,9 +177,13 @@ impl Pool {
         self.clock.now()
     }
 
-    /// Fails when the pool must not be changed.
+    /// Begins a change; fails when the pool must not be changed.
     pub(crate) fn writable(&self) -> Result<()> {
-        if self.read_only { Err(EngineError::ReadOnly) } else { Ok(()) }
+        if self.read_only {
+            return Err(EngineError::ReadOnly);
+        }
+        *self.space.lock() = None;
+        Ok(())
     }
 
     /// The object, which must be in use.

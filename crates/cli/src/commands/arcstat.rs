@@ -91,6 +91,7 @@ fn text_of(
 fn words(words: &[OsString]) -> Result<(Option<Duration>, Option<u64>, Option<OsString>)> {
     let mut words = words.iter().peekable();
     let number = |word: &OsString| word.to_str().and_then(|text| text.parse::<f64>().ok());
+    let first = words.next_if(|word| number(word).is_none()).cloned();
     let interval = words.next_if(|word| number(word).is_some()).and_then(number);
     let interval = match interval {
         Some(seconds) if seconds >= INTERVAL_SECONDS_MIN && seconds <= 86_400.0 => {
@@ -109,11 +110,14 @@ fn words(words: &[OsString]) -> Result<(Option<Duration>, Option<u64>, Option<Os
         Some(_) => return Err(Failure::usage("the count is a whole number from 1 up")),
         None => None,
     };
-    let target = words.next().cloned();
+    let target = match first {
+        None => words.next().cloned(),
+        first => first,
+    };
     match words.next() {
         None => Ok((interval, count, target)),
         Some(word) => Err(Failure::usage(format!(
-            "what is `{}`? Usage: warmfront arcstat [INTERVAL [COUNT]] [TARGET]",
+            "what is `{}`? Usage: warmfront arcstat [TARGET] [INTERVAL [COUNT]]",
             word.to_string_lossy()
         ))),
     }
@@ -184,6 +188,7 @@ mod tests {
         assert_eq!(parse("1 5 /fast").expect("three"), (one, Some(5), Some("/fast".into())));
         assert_eq!(parse("/fast").expect("one"), (None, None, Some("/fast".into())));
         assert_eq!(parse("1 slow").expect("two"), (one, None, Some("slow".into())));
+        assert_eq!(parse("/fast 1 5").expect("three"), (one, Some(5), Some("/fast".into())));
         for wrong in ["0", "1 0", "1 1.5", "1 2 3 4", "/a /b"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

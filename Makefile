@@ -1,0 +1,29 @@
+# What one does with this tree. Each target installs what it needs, or says what to install.
+
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help demo test bench soak
+
+help:
+	@echo "make demo    real files behind a slow disk, cold and warm, in two minutes"
+	@echo "make test    everything that must hold: format, lints, all tests, on real mounts"
+	@echo "make bench   measures beside bindfs, rclone and zfs-fuse; results in docs/benchmarks.md"
+	@echo "make soak    the random tests for an hour, with new seeds"
+
+demo:
+	@scripts/setup demo
+	@cargo build --release --locked --package warmfront-cli
+	@$(TARGET)/release/warmfront demo
+
+test:
+	@scripts/setup test
+	@scripts/test
+
+bench:
+	@scripts/setup bench
+	@cargo build --release --locked --package warmfront-cli --package warmfront-bench
+	@$(TARGET)/release/warmfront-bench
+
+soak:
+	@scripts/setup test
+	@scripts/soak

@@ -1,0 +1,69 @@
+//! Side-by-side runs of Warmfront and what a user would pick instead, as ratios.
+//!
+//! The machines that this runs on are shared and vary, so nothing is compared across runs: in each
+//! round every subject does the same work once, in turn, and the ratios of a round are taken
+//! before the median over the rounds.
+
+mod case;
+mod fio;
+mod machine;
+mod report;
+mod subject;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use case::Bench;
+
+/// Compares Warmfront with bindfs, rclone, zfs-fuse, the transport's limit and the page cache.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Rounds; the median is reported.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Seconds that each fio run takes.
+    #[arg(long, default_value_t = 4)]
+    seconds: u32,
+    /// MiB of the file that is read.
+    #[arg(long, default_value_t = 512)]
+    file_mib: u64,
+    /// Only cases whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// A directory on the disk to measure on; it needs 8 GiB.
+    #[arg(long, default_value = "/var/tmp")]
+    scratch: PathBuf,
+    /// Write the report to this Markdown file as well.
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("warmfront-bench: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let bench = Bench::prepare(arguments)?;
+    let mut results = Vec::new();
+    for case in case::CASES {
+        if arguments.only.as_ref().is_none_or(|part| case.name.contains(part.as_str())) {
+            eprintln!("{}: {}", case.name, case.what);
+            results.push(bench.run(case)?);
+        }
+    }
+    let report = report::markdown(&machine::facts(), &results);
+    println!("{report}");
+    if let Some(output) = &arguments.output {
+        std::fs::write(output, &report)
+            .map_err(|error| format!("cannot write {}: {error}", output.display()))?;
+    }
+    Ok(())
+}

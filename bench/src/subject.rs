@@ -1,0 +1,199 @@
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Waiting for a mount to answer, or to go, ends after this long.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What serves the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// Warmfront with these properties.
+    Warmfront(&'static str),
+    /// A file system in memory over the same transport: the limit.
+    Floor,
+    /// The directory itself.
+    Plain,
+    Bindfs,
+    Rclone,
+    ZfsFuse,
+}
+
+impl Subject {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Subject::Warmfront(properties) => format!("warmfront {properties}"),
+            Subject::Floor => "transport's limit".to_string(),
+            Subject::Plain => "plain directory".to_string(),
+            Subject::Bindfs => "bindfs".to_string(),
+            Subject::Rclone => "rclone full".to_string(),
+            Subject::ZfsFuse => "zfs-fuse".to_string(),
+        }
+    }
+
+    /// Puts the subject in front of `origin`; `file` is the file in it that will be read.
+    pub(crate) fn mount(self, origin: &Path, file: &str, file_mib: u64) -> Result<Mounted, String> {
+        match self {
+            Subject::Plain => Ok(Mounted { root: origin.to_owned(), held: Held::Nothing }),
+            Subject::Warmfront(properties) => {
+                let runtime = directory()?;
+                let mut command = Command::new(sibling("warmfront")?);
+                command.args(["mount", "-f", "--arc-max", "3G"]);
+                for property in properties.split_whitespace() {
+                    command.args(["-o", property]);
+                }
+                command.env("WARMFRONT_RUNTIME_DIR", runtime.path());
+                command.env("WARMFRONT_CONFIG_DIR", runtime.path());
+                command.arg(origin);
+                Mounted::by(command, &["fusermount3", "-u"], Some(runtime))
+            }
+            Subject::Floor => {
+                let mut command = Command::new(sibling("fuse-floor")?);
+                command.args(["--name", file, "--size", &format!("{file_mib}M")]);
+                Mounted::by(command, &["fusermount3", "-u"], None)
+            }
+            Subject::Bindfs => {
+                let mut command = Command::new("bindfs");
+                command.arg("-f").arg(origin);
+                Mounted::by(command, &["fusermount3", "-u"], None)
+            }
+            Subject::Rclone => {
+                let cache = directory()?;
+                let mut command = Command::new("rclone");
+                command.arg("mount").arg(origin);
+                command.args(["--vfs-cache-mode", "full", "--cache-dir"]).arg(cache.path());
+                command.args(["--config", "/dev/null"]);
+                Mounted::by(command, &["fusermount3", "-u"], Some(cache))
+            }
+            Subject::ZfsFuse => zfs_fuse(origin, file, file_mib),
+        }
+    }
+}
+
+/// A subject that serves files; dropping it ends it and leaves nothing.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    pub(crate) root: PathBuf,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    Nothing,
+    Process { child: Child, unmount: Vec<String>, mountpoint: TempDir, _extra: Option<TempDir> },
+    Zfs { child: Child, pool: String, scratch: TempDir },
+}
+
+impl Mounted {
+    fn by(
+        mut command: Command,
+        unmount: &[&str],
+        extra: Option<TempDir>,
+    ) -> Result<Mounted, String> {
+        let mountpoint = directory()?;
+        let root = mountpoint.path().to_owned();
+        // rclone wants its flags anywhere, everybody else takes the mount point last.
+        command.arg(&root).stdout(Stdio::null()).stderr(Stdio::null());
+        let what = format!("{command:?}");
+        let child = command.spawn().map_err(|error| format!("cannot run {what}: {error}"))?;
+        let unmount = unmount.iter().map(ToString::to_string).collect();
+        let held = Held::Process { child, unmount, mountpoint, _extra: extra };
+        let mounted = Mounted { root, held };
+        let before = device(mounted.root.parent().unwrap_or(Path::new("/")));
+        wait_until(|| device(&mounted.root) != before)
+            .map_err(|()| format!("{what} did not mount in {DEADLINE:?}"))?;
+        Ok(mounted)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        match &mut self.held {
+            Held::Nothing => {}
+            Held::Process { child, unmount, mountpoint, .. } => {
+                let _ = Command::new(&unmount[0])
+                    .args(&unmount[1..])
+                    .arg(mountpoint.path())
+                    .stderr(Stdio::null())
+                    .status();
+                end(child);
+            }
+            Held::Zfs { child, pool, scratch } => {
+                let _ = Command::new("zpool").args(["destroy", "-f", pool]).status();
+                let _ = scratch;
+                end(child);
+            }
+        }
+    }
+}
+
+/// A pool on a file, with the file to be read copied into it.
+fn zfs_fuse(origin: &Path, file: &str, file_mib: u64) -> Result<Mounted, String> {
+    let scratch = directory()?;
+    let backing = scratch.path().join("backing");
+    let mountpoint = scratch.path().join("mount");
+    let device = std::fs::File::create(&backing).map_err(|error| error.to_string())?;
+    device.set_len((file_mib + 512) << 20).map_err(|error| error.to_string())?;
+    let child = Command::new("zfs-fuse")
+        .args(["--no-daemon", "--max-arc-size", "2048"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("cannot run zfs-fuse: {error}"))?;
+    let pool = format!("bench{}", std::process::id());
+    let mounted = Mounted {
+        root: mountpoint.clone(),
+        held: Held::Zfs { child, pool: pool.clone(), scratch },
+    };
+    let create = || {
+        Command::new("zpool")
+            .args(["create", "-f", "-m"])
+            .arg(&mountpoint)
+            .arg(&pool)
+            .arg(&backing)
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    wait_until(create).map_err(|()| "zfs-fuse did not make a pool".to_string())?;
+    std::fs::copy(origin.join(file), mountpoint.join(file)).map_err(|error| error.to_string())?;
+    Ok(mounted)
+}
+
+fn end(child: &mut Child) {
+    if wait_until(|| matches!(child.try_wait(), Ok(Some(_)))).is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn wait_until(mut done: impl FnMut() -> bool) -> Result<(), ()> {
+    let started = Instant::now();
+    while !done() {
+        if started.elapsed() > DEADLINE {
+            return Err(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn device(path: &Path) -> Option<u64> {
+    rustix::fs::stat(path).ok().map(|stat| stat.st_dev)
+}
+
+fn directory() -> Result<TempDir, String> {
+    tempfile::tempdir_in("/var/tmp").map_err(|error| format!("cannot make a directory: {error}"))
+}
+
+/// A program that was built together with this one.
+fn sibling(name: &str) -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let path = own.with_file_name(name);
+    match path.exists() {
+        true => Ok(path),
+        false => Err(format!("{} is not built; run `make bench`", path.display())),
+    }
+}
