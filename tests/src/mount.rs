@@ -106,6 +106,7 @@ impl Mount {
     #[track_caller]
     fn start_daemon(&mut self, arguments: &[String]) {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log");
+        let said_before = self.log().len();
         let daemon = self
             .warmfront
             .program(["mount", "-f"])
@@ -119,7 +120,9 @@ impl Mount {
             .spawn()
             .expect("the warmfront command starts");
         self.daemon = Some(daemon);
-        let up = wait_until(DEADLINE, || self.daemon_ended() || is_mounted(&self.mountpoint));
+        // A dead mount may be there from before: only the daemon's own word tells of the new one.
+        let greeted = |log: String| log[said_before.min(log.len())..].contains("mounted at");
+        let up = wait_until(DEADLINE, || self.daemon_ended() || greeted(self.log()));
         assert!(up && !self.daemon_ended(), "the mount does not come up: {}", self.log());
         assert!(self.answers(), "the mount does not answer: {}", self.log());
     }

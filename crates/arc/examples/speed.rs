@@ -59,7 +59,8 @@ fn main() {
                 }
             });
             println!(
-                "{records} records, {threads} threads: hit {hit:.0} ns, hit on one key {one:.0} ns, \
+                "{records} records, {threads} threads: hit {hit:.0} ns, \
+                 hit on one key {one:.0} ns, \
                  miss with insertion {miss:.0} ns"
             );
         }

@@ -217,9 +217,10 @@ fn clear_dead(
         }
         fuse::unmount(&path, true).map_err(PlaceError::Clear)?;
         notes.push(format!(
-            "cleared away the dead mount of pool `{}` at {}, left by a daemon that was killed",
-            mount.source,
-            path.display()
+            "recovered {}: the dead mount of pool `{}`, left by a daemon that was killed, is \
+             cleared away",
+            path.display(),
+            mount.source
         ));
     }
     Err(unreadable(Errno::NOTCONN.into()))

@@ -59,7 +59,8 @@ impl Default for DirectoryOptions {
 /// must be opened anew.
 ///
 /// **Ownership.** A process that may set ids creates in the caller's name: the thread takes the
-/// caller's user, group and umask for the one call, and keeps its capabilities. It makes no check of
+/// caller's user, group and umask for the one call, and keeps its capabilities. It makes no check
+/// of
 /// permissions for the caller, and file system quotas reserved to the super-user stay open to it.
 ///
 /// **Times of access** are what the file system makes of plain reads; `O_NOATIME` is not used, so

@@ -56,6 +56,11 @@ impl OriginError {
         matches!(self, OriginError::System { errno: Errno::NODATA, .. })
     }
 
+    /// Whether the origin could not be asked at all, so that nothing can have changed.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, OriginError::Unreachable { .. })
+    }
+
     /// Whether the origin itself has said that the name does not exist.
     ///
     /// An unreachable origin never looks like this, so the answer may be cached.

@@ -32,7 +32,8 @@ impl FaultyOrigin {
 /// Which calls a fault is for.
 type Filter = Box<dyn Fn(&Call) -> bool + Send>;
 
-/// The switch of an origin made by [`FaultyOrigin`]. Faults strike before the call reaches the origin.
+/// The switch of an origin made by [`FaultyOrigin`]. Faults strike before the call
+/// reaches the origin.
 pub struct Faults {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,

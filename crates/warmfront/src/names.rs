@@ -61,7 +61,9 @@ impl Pool {
         let _names = directory.ranges.exclusive(NAMES).await;
         self.check_before_change(&linked, None).await.or_else(ignore_gone)?;
         let made = self.origin.link(object, parent, name).await;
-        linked.update(|version| version.expire(StaleBy::Attributes));
+        if may_have_changed(&made) {
+            linked.update(|version| version.expire(StaleBy::Attributes));
+        }
         self.made(&directory, name, made).await
     }
 
@@ -124,6 +126,9 @@ impl Pool {
             self.open_postponed(replaced).await;
         }
         let outcome = self.origin.rename(parent, name, new_parent, new_name, flags).await;
+        if !may_have_changed(&outcome) {
+            return Ok(outcome?);
+        }
         for object in moved.iter().chain(&replaced) {
             object.update(|version| version.expire(StaleBy::Attributes));
         }
@@ -163,7 +168,9 @@ impl Pool {
         name: &OsStr,
         made: storage::Result<Entry>,
     ) -> Result<Found> {
-        self.names_changed(directory, name);
+        if may_have_changed(&made) {
+            self.names_changed(directory, name);
+        }
         self.take_in(directory, name, made?).await
     }
 
@@ -174,6 +181,9 @@ impl Pool {
         victim: Option<&Object>,
         removed: storage::Result<()>,
     ) -> Result<()> {
+        if !may_have_changed(&removed) {
+            return Ok(removed?);
+        }
         if let Some(victim) = victim {
             victim.update(|version| version.expire(StaleBy::Attributes));
         }
@@ -215,6 +225,11 @@ impl Pool {
             self.directory_moved();
         }
     }
+}
+
+/// Whether a call that was to change something may have done so: not if nobody was there to do it.
+fn may_have_changed<T>(outcome: &storage::Result<T>) -> bool {
+    !matches!(outcome, Err(error) if error.is_unreachable())
 }
 
 fn ignore_gone(error: EngineError) -> Result<()> {

@@ -1,7 +1,4 @@
-#![expect(
-    unsafe_code,
-    reason = "unshare(2) can make descriptors unusable; here it only splits the umask"
-)]
+#![expect(unsafe_code, reason = "unshare(2) only splits off the umask here")]
 
 use std::cell::OnceCell;
 
