@@ -21,6 +21,7 @@ fn verify(pagecache: &str, arguments: &[&str]) {
             "--verify_fatal=1",
             "--verify_backlog=512",
             "--do_verify=1",
+            "--verify_state_save=0",
             "--group_reporting",
         ])
         .args(arguments)
@@ -36,6 +37,7 @@ fn verify(pagecache: &str, arguments: &[&str]) {
         Program::new("fio")
             .args(["--name=verify", "--rw=randwrite", "--size=24M", "--numjobs=2"])
             .args(["--randseed=20", "--verify=crc32c", "--verify_fatal=1", "--verify_only"])
+            .arg("--verify_state_save=0")
             .args(arguments)
             .arg(format!("--directory={}", directory.display()))
             .run()

@@ -7,12 +7,13 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use warmfront_tests::{
     Compare, Mount, Requirement, SmallDisk, copy_tree, difference, fill, is_mounted, random_bytes,
-    require, source_tree, test_directory,
+    require, source_tree, test_directory, wait_until,
 };
 
 const EVERYTHING: Compare = Compare { times: true, xattrs: true };
@@ -222,7 +223,9 @@ fn the_disk_is_full() {
     let found = difference(mount.path(), mount.origin(), EVERYTHING);
     assert!(found.is_empty(), "{found:#?}");
     fs::remove_file(mount.join("large")).expect("room can be made");
-    fs::write(mount.join("again"), &piece).expect("there is room again");
+    // The kernel tells of the last close, which frees the room, after close(2) has returned.
+    let there_is_room = || fs::write(mount.join("again"), &piece).is_ok();
+    assert!(wait_until(Duration::from_secs(5), there_is_room), "there is no room again");
     mount.unmount();
 }
 

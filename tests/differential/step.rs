@@ -94,6 +94,7 @@ fn mode() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0o644), Just(0o755), Just(0o000), Just(0o4755), Just(0o2775), 0_u32..0o10000]
 }
 
+/// Not collapsing and inserting, which Linux passes to no FUSE file system.
 fn allocation() -> impl Strategy<Value = FallocateFlags> {
     let keep = FallocateFlags::KEEP_SIZE;
     prop_oneof![
