@@ -24,7 +24,7 @@ use world::World;
 const STEPS_MAX: usize = 60;
 
 /// Sequences unless `PROPTEST_CASES` says otherwise.
-const CASES: u32 = 80;
+const CASES: u32 = 300;
 
 fn compare_with_plain_directory(properties: &[(&str, &str)]) {
     require!(Requirement::Fuse);

@@ -135,6 +135,7 @@ fn a_real_tree_is_identical() {
     let mut mount = Mount::builder()
         .origin(origin)
         .property("coherence", "exclusive")
+        .argument("--arc-max=1G")
         .argument("--read-only")
         .start();
     let what = Compare { times: true, xattrs: true };

@@ -46,7 +46,7 @@ pub(crate) fn bar(share: f64, width: usize, unicode: bool) -> String {
     }
     let eighths = (share * width as f64 * 8.0).round() as usize;
     let mut text: String = std::iter::repeat_n(FULL, eighths / 8).collect();
-    if eighths % 8 > 0 {
+    if !eighths.is_multiple_of(8) {
         text.push(EIGHTHS[eighths % 8 - 1]);
     }
     let used = text.chars().count();

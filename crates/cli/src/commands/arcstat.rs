@@ -77,7 +77,7 @@ fn text_of(
     }
     let set = |cells: Vec<String>| cells.join(&arguments.separator) + "\n";
     let mut text = String::new();
-    if line % HEADING_EVERY == 0 {
+    if line.is_multiple_of(HEADING_EVERY) {
         text.push_str(&set(columns.iter().map(|column| column.heading()).collect()));
     }
     text.push_str(&set(columns
@@ -94,7 +94,7 @@ fn words(words: &[OsString]) -> Result<(Option<Duration>, Option<u64>, Option<Os
     let first = words.next_if(|word| number(word).is_none()).cloned();
     let interval = words.next_if(|word| number(word).is_some()).and_then(number);
     let interval = match interval {
-        Some(seconds) if seconds >= INTERVAL_SECONDS_MIN && seconds <= 86_400.0 => {
+        Some(seconds) if (INTERVAL_SECONDS_MIN..=86_400.0).contains(&seconds) => {
             Some(Duration::from_secs_f64(seconds))
         }
         Some(seconds) => {
