@@ -11,7 +11,7 @@ macro_rules! counters {
             $($(#[doc = $help])+ $variant,)+
         }
 
-        /// Name and meaning of each counter, in the order of [`Counter`].
+        /// Name and meaning of each counter, in the order in which they are counted.
         pub const COUNTERS: &[(&str, &str)] = &[$(($name, concat!($($help,)+)),)+];
     };
 }
