@@ -248,11 +248,11 @@ pub(crate) fn list() -> String {
 
 /// A count with a unit, so that it stays narrow.
 fn rounded(number: f64) -> String {
-    match number {
-        number if number >= 1e9 => format!("{:.1}G", number / 1e9),
-        number if number >= 1e6 => format!("{:.1}M", number / 1e6),
-        number if number >= 1e4 => format!("{:.1}K", number / 1e3),
-        number => format!("{number:.0}"),
+    let units = [(1e9, "G"), (1e6, "M"), (1e3, "K")];
+    match units.into_iter().find(|(least, _)| number >= *least && number >= 1e4) {
+        Some((least, unit)) if number >= least * 100.0 => format!("{:.0}{unit}", number / least),
+        Some((least, unit)) => format!("{:.1}{unit}", number / least),
+        None => format!("{number:.0}"),
     }
 }
 
