@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 use warmfront_tests::{
     Compare, Mount, Requirement, SmallDisk, copy_tree, difference, fill, is_mounted, random_bytes,
@@ -444,6 +444,67 @@ fn a_small_ceiling() {
         assert!(resident <= 48 << 20, "the daemon holds {resident} bytes");
     }
     mount.unmount();
+}
+
+/// What is known of an object's extended attributes ends with any change that changes them too,
+/// and never passes to the next object with the same number.
+#[test]
+fn xattrs_follow_their_object() {
+    require!(Requirement::Fuse, Requirement::Root);
+    for coherence in ["exclusive", "open"] {
+        let mut mount = Mount::builder().property("coherence", coherence).start();
+        let path = mount.join("file");
+        let get = |name: &str| {
+            let mut value = [0; 256];
+            rustix::fs::getxattr(&path, name, &mut value).map(|length| value[..length].to_vec())
+        };
+        let set = |name: &str, value: &[u8]| {
+            rustix::fs::setxattr(&path, name, value, XattrFlags::empty()).unwrap();
+            assert_eq!(get(name).as_deref(), Ok(value), "{coherence}");
+        };
+        for _ in 0..20 {
+            // The disk gives the number of the removed file to the new one.
+            File::create(&path).unwrap();
+            assert_eq!(get("user.one"), Err(Errno::NODATA), "{coherence}: from a removed file");
+            set("user.one", b"1");
+            fs::remove_file(&path).unwrap();
+        }
+
+        fill(&path, 1, 1000);
+        const ACL: &str = "system.posix_acl_access";
+        let acl = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x07\0\x01\0\0\0\
+                    \x04\0\x04\0\xff\xff\xff\xff\x10\0\x07\0\xff\xff\xff\xff\
+                    \x20\0\0\0\xff\xff\xff\xff";
+        set(ACL, acl);
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        let there = {
+            let mut value = [0; 256];
+            let length =
+                rustix::fs::getxattr(mount.origin().join("file"), ACL, &mut value).unwrap();
+            value[..length].to_vec()
+        };
+        assert_ne!(there, acl, "chmod changes the mask of an ACL");
+        assert_eq!(get(ACL), Ok(there), "{coherence}: an ACL from before chmod");
+
+        // Capabilities are gone when a file is written, cut, or given to somebody else.
+        const CAPABILITY: &str = "security.capability";
+        let capability = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let changes: [(&str, &dyn Fn()); 3] = [
+            ("write", &|| {
+                File::options().write(true).open(&path).unwrap().write_all_at(b"x", 10).unwrap();
+            }),
+            ("truncate", &|| {
+                File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
+            }),
+            ("chown", &|| std::os::unix::fs::chown(&path, Some(1), Some(1)).unwrap()),
+        ];
+        for (change, carry_out) in changes {
+            set(CAPABILITY, &capability);
+            carry_out();
+            assert_eq!(get(CAPABILITY), Err(Errno::NODATA), "{coherence}: kept after {change}");
+        }
+        mount.unmount();
+    }
 }
 
 /// A file without a name (`O_TMPFILE`) works, gets a name later, or leaves no trace.

@@ -45,7 +45,7 @@ pub struct Finished {
 }
 
 impl Program {
-    /// The program `name`, found in the search path or beside the build. Its deadline is one minute.
+    /// The program `name`, from the search path or beside the build. Its deadline is one minute.
     pub fn new(name: impl AsRef<OsStr>) -> Program {
         let name = name.as_ref();
         let path = name.to_str().and_then(find_tool).unwrap_or_else(|| PathBuf::from(name));

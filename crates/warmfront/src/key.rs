@@ -27,10 +27,10 @@ pub(crate) enum Part<'a> {
     Name(&'a OsStr),
     /// The target of a symbolic link.
     Link,
-    /// The names of all extended attributes.
-    XattrNames,
-    /// The value of an extended attribute, or that there is none.
-    Xattr(&'a OsStr),
+    /// The names of all extended attributes, as of an epoch of the object.
+    XattrNames(u64),
+    /// The value of an extended attribute as of an epoch, or that there is none.
+    Xattr(u64, &'a OsStr),
 }
 
 const TAG_SHIFT: u32 = 60;
@@ -44,8 +44,15 @@ impl Part<'_> {
             Part::Listing => tagged(2, 0),
             Part::Name(name) => tagged(3, xxh3_64(name.as_bytes())),
             Part::Link => tagged(4, 0),
-            Part::XattrNames => tagged(5, 0),
-            Part::Xattr(name) => tagged(6, xxh3_64(name.as_bytes())),
+            Part::XattrNames(_) => tagged(5, 0),
+            Part::Xattr(_, name) => tagged(6, xxh3_64(name.as_bytes())),
+        }
+    }
+
+    fn epoch(self) -> u64 {
+        match self {
+            Part::XattrNames(epoch) | Part::Xattr(epoch, _) => epoch,
+            _ => 0,
         }
     }
 }
@@ -58,6 +65,6 @@ impl Key {
 
     /// The key of an answer that carries its own age instead of a generation.
     pub(crate) fn metadata(pool: u32, object: ObjectId, part: Part<'_>) -> Key {
-        Key { object: object.0, generation: 0, part: part.encode(), pool }
+        Key { object: object.0, generation: part.epoch(), part: part.encode(), pool }
     }
 }

@@ -13,7 +13,7 @@ use crate::names::NAMES;
 use crate::object::{Object, Place, Tenant};
 use crate::pool::Pool;
 use crate::property::{CacheLevel, Coherence, Properties};
-use crate::version::{Version, is_trusted, trust};
+use crate::version::{StaleBy, Version, is_trusted, trust};
 
 /// The longest time for which an answer may be passed on to be cached above us.
 const PASS_ON_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -199,7 +199,6 @@ impl Pool {
         self.drop_generation(object.id, &before);
         self.drop_kept(object.id, Part::Link);
         self.drop_kept(object.id, Part::Listing);
-        self.drop_kept(object.id, Part::XattrNames);
     }
 
     pub(crate) fn found(
@@ -316,7 +315,10 @@ impl Pool {
                 self.open_postponed(&object).await;
                 let _turn = object.attributes_turn.lock().await;
                 let seen = self.change_attributes(&object, file, change).await?;
-                object.update(|version| version.adopt(seen, self.now()));
+                object.update(|version| {
+                    version.expire(StaleBy::Attributes);
+                    version.adopt(seen, self.now());
+                });
             }
         }
         Ok(self.attributed(&object, &self.properties(&object)))

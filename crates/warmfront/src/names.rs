@@ -171,7 +171,10 @@ impl Pool {
         if may_have_changed(&made) {
             self.names_changed(directory, name);
         }
-        self.take_in(directory, name, made?).await
+        let entry = made?;
+        // The id may have belonged to a link before.
+        self.drop_kept(entry.object, Part::Link);
+        self.take_in(directory, name, entry).await
     }
 
     fn removed(

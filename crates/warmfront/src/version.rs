@@ -122,6 +122,20 @@ impl Version {
         self.generation = generation(&self.attributes.validator(), record_bytes, renewal);
     }
 
+    /// Names what is known of the extended attributes: any change of the object begins another
+    /// epoch, also one that brings an ACL or a capability along, such as of the permissions.
+    /// `None` while a change of ours does not show in the attributes yet.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        let changed = self.attributes.changed;
+        let words = [
+            self.generation,
+            changed.seconds as u64,
+            u64::from(changed.nanoseconds),
+            self.changes_ended,
+        ];
+        (self.changes == 0 && self.stale_by == StaleBy::Nothing).then(|| hash(&words))
+    }
+
     /// Whether the attributes may be told without asking the origin.
     pub(crate) fn is_trusted(&self, coherence: Coherence, now: Duration) -> bool {
         self.stale_by == StaleBy::Nothing && is_trusted(self.checked_at, coherence, now)
@@ -165,7 +179,7 @@ pub(crate) fn trusted_for(checked_at: Duration, coherence: Coherence, now: Durat
 
 fn generation(validator: &Validator, record_bytes: u64, renewal: u64) -> u64 {
     let born = validator.born.unwrap_or_default();
-    let words = [
+    hash(&[
         validator.size,
         validator.modified.seconds as u64,
         u64::from(validator.modified.nanoseconds),
@@ -175,12 +189,11 @@ fn generation(validator: &Validator, record_bytes: u64, renewal: u64) -> u64 {
         u64::from(born.nanoseconds),
         record_bytes,
         renewal,
-    ];
-    let mut bytes = [0; 72];
-    for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
-        chunk.copy_from_slice(&word.to_le_bytes());
-    }
-    xxh3_64(&bytes)
+    ])
+}
+
+fn hash<const WORDS: usize>(words: &[u64; WORDS]) -> u64 {
+    xxh3_64(words.map(u64::to_le_bytes).as_flattened())
 }
 
 #[cfg(test)]

@@ -3,14 +3,16 @@ use std::sync::Arc;
 
 use storage::{ObjectId, OriginError, XattrMode};
 
-use crate::answer::Content;
+use crate::answer::{Content, Metadata};
+use crate::counters::Counter;
 use crate::error::Result;
 use crate::key::Part;
-use crate::object::Object;
+use crate::object::Tenant;
 use crate::pool::Pool;
 use crate::version::StaleBy;
 
 /// Extended attributes. Values are cached as metadata, and so is the answer that there is none.
+/// They belong to an [epoch](crate::version::Version::epoch) of the object, which any change ends.
 impl Pool {
     /// The value of an extended attribute.
     ///
@@ -19,7 +21,8 @@ impl Pool {
     pub async fn xattr(&self, id: ObjectId, name: &OsStr) -> Result<Arc<Vec<u8>>> {
         let object = self.object(id)?;
         let tenant = self.tenant(&object);
-        if let Some(kept) = self.kept_trusted(&tenant, id, Part::Xattr(name))
+        let part = object.version().epoch().map(|epoch| Part::Xattr(epoch, name));
+        if let Some(kept) = self.kept_in_epoch(&tenant, id, part)
             && let Content::Xattr { name: kept_name, value } = &kept.content
             && **kept_name == *name
         {
@@ -30,8 +33,10 @@ impl Pool {
             Err(error) if error.is_no_attribute() => None,
             Err(error) => return Err(error.into()),
         };
-        let content = Content::Xattr { name: name.into(), value: answer.clone() };
-        self.keep(&tenant, id, Part::Xattr(name), content, true);
+        if let Some(part) = part {
+            let content = Content::Xattr { name: name.into(), value: answer.clone() };
+            self.keep(&tenant, id, part, content, true);
+        }
         answer.ok_or(OriginError::no_attribute("get attribute").into())
     }
 
@@ -42,14 +47,31 @@ impl Pool {
     pub async fn xattrs(&self, id: ObjectId) -> Result<Arc<Vec<OsString>>> {
         let object = self.object(id)?;
         let tenant = self.tenant(&object);
-        if let Some(kept) = self.kept_trusted(&tenant, id, Part::XattrNames)
+        let part = object.version().epoch().map(Part::XattrNames);
+        if let Some(kept) = self.kept_in_epoch(&tenant, id, part)
             && let Content::XattrNames(names) = &kept.content
         {
             return Ok(names.clone());
         }
         let names = Arc::new(self.origin.xattrs(id).await?);
-        self.keep(&tenant, id, Part::XattrNames, Content::XattrNames(names.clone()), true);
+        if let Some(part) = part {
+            self.keep(&tenant, id, part, Content::XattrNames(names.clone()), true);
+        }
         Ok(names)
+    }
+
+    /// As [`kept_trusted`](Pool::kept_trusted); a miss when the object has no epoch at present.
+    fn kept_in_epoch(
+        &self,
+        tenant: &Tenant,
+        id: ObjectId,
+        part: Option<Part<'_>>,
+    ) -> Option<Arc<Metadata>> {
+        let Some(part) = part else {
+            tenant.counters.add(Counter::DemandMetadataMisses, 1);
+            return None;
+        };
+        self.kept_trusted(tenant, id, part)
     }
 
     /// Sets an extended attribute.
@@ -67,7 +89,7 @@ impl Pool {
         let object = self.object(id)?;
         self.check_before_change(&object, None).await?;
         let outcome = self.origin.set_xattr(id, name, value, mode).await;
-        self.xattr_changed(&object, name);
+        object.update(|version| version.expire(StaleBy::Attributes));
         Ok(outcome?)
     }
 
@@ -80,15 +102,7 @@ impl Pool {
         let object = self.object(id)?;
         self.check_before_change(&object, None).await?;
         let outcome = self.origin.remove_xattr(id, name).await;
-        self.xattr_changed(&object, name);
-        Ok(outcome?)
-    }
-
-    /// Drops the answers that a change of an extended attribute has made wrong. An ACL changes the
-    /// permissions as well.
-    fn xattr_changed(&self, object: &Object, name: &OsStr) {
-        self.drop_kept(object.id, Part::Xattr(name));
-        self.drop_kept(object.id, Part::XattrNames);
         object.update(|version| version.expire(StaleBy::Attributes));
+        Ok(outcome?)
     }
 }

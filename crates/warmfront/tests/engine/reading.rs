@@ -1,11 +1,9 @@
 //! What reads ask of the origin, and what the cache makes of it.
 
-mod common;
-
 use std::sync::Barrier;
 use std::time::Duration;
 
-use common::{Bench, READ, pattern, read};
+use crate::common::{Bench, READ, pattern, read};
 
 const RECORD: usize = 128 << 10;
 const CEILING: u64 = 256 << 20;

@@ -1,11 +1,9 @@
 //! Changes behind the pool's back, under each value of `coherence`.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use common::{Bench, READ, pattern, read};
+use crate::common::{Bench, READ, pattern, read};
 use futures::executor::block_on;
 use storage::{Origin, RenameFlags};
 

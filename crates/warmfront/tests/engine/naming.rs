@@ -1,11 +1,9 @@
 //! Names made, moved and removed through the pool: the cached answers follow at once.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::path::Path;
 
-use common::{Bench, CALLER, READ, pattern, read};
+use crate::common::{Bench, CALLER, READ, pattern, read};
 use futures::executor::block_on;
 use storage::{Node, ObjectId, RenameFlags, XattrMode};
 
@@ -121,7 +119,7 @@ fn a_dataset_made_or_moved_while_in_use_governs_what_lies_in_it() {
     let directory = make_directory(&bench, "d");
     let node = Node { parent: directory, name: name("f"), permissions: 0o644, caller: CALLER };
     let (found, file) =
-        block_on(bench.pool.create_file(node, common::READ_WRITE)).expect("it can be made");
+        block_on(bench.pool.create_file(node, crate::common::READ_WRITE)).expect("it can be made");
     let data = pattern(100_000, 1);
     block_on(file.write(0, &data)).expect("written");
     bench.pool.datasets().create("pool/d", None).expect("free");

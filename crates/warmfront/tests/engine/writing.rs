@@ -1,10 +1,8 @@
 //! Writes and the cache: whatever is done through the pool, a read finds what the origin has.
 
-mod common;
-
 use std::ffi::OsStr;
 
-use common::{Bench, READ, READ_WRITE, pattern, read};
+use crate::common::{Bench, READ, READ_WRITE, pattern, read};
 use futures::executor::block_on;
 use proptest::prelude::*;
 use storage::{Allocation, OpenMode, Origin, SetAttributes};

@@ -1,12 +1,10 @@
 //! Filling the cache on purpose.
 
-mod common;
-
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Bench, READ, pattern, read};
+use crate::common::{Bench, READ, pattern, read};
 use futures::executor::block_on;
 use warmfront::{PrimeProgress, PrimeReport, PrimeRequest};
 

@@ -1,5 +1,4 @@
 //! A pool over an origin in memory, on a clock that the test moves.
-#![allow(dead_code, reason = "each file of tests uses a part of this")]
 
 use std::ffi::OsStr;
 use std::sync::Arc;

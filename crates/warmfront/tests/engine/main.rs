@@ -1,0 +1,8 @@
+//! The engine over origins in memory, without a mount.
+
+mod coherence;
+mod common;
+mod naming;
+mod priming;
+mod reading;
+mod writing;
