@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::version::StaleBy;
 
 /// Extended attributes. Values are cached as metadata, and so is the answer that there is none.
-/// They belong to an [epoch](crate::version::Version::epoch) of the object, which any change ends.
+/// They belong to an `epoch` of the object, which any change ends.
 impl Pool {
     /// The value of an extended attribute.
     ///
