@@ -14,6 +14,14 @@ const FILE: &str = "file";
 /// Where a tree of many small files is found.
 const TREES: &[&str] = &["/usr/share/doc", "/usr/share", "/usr/include", "/usr/lib/python3"];
 
+/// Comparisons of the same subjects: in each round every subject is mounted once, cold, and does
+/// the work of all cases in turn.
+pub(crate) struct Group {
+    /// The first one is Warmfront.
+    subjects: &'static [Subject],
+    pub(crate) cases: &'static [Case],
+}
+
 /// One comparison.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -21,126 +29,133 @@ pub(crate) struct Case {
     unit: &'static str,
     /// Whether a larger figure is better; the ratio is turned so that more than 1 is a win.
     larger_is_better: bool,
-    ours: Subject,
-    others: &'static [Subject],
     work: Work,
 }
 
 /// What is done with each subject.
 #[derive(Clone, Copy)]
 enum Work {
-    Read { pattern: &'static str, block: &'static str, jobs: u32, direct: bool },
-    ColdSequential,
-    Find { warm: bool },
-    ReadTree { warm: bool },
+    /// Random reads or sequential ones, of a file that has been read before.
+    Read {
+        pattern: &'static str,
+        block: &'static str,
+        jobs: u32,
+        direct: bool,
+    },
+    /// The file from its beginning to its end; the plain directory is read with `O_DIRECT`.
+    ReadWhole,
+    Find,
+    ReadTree,
 }
 
 const OFF: Subject = Subject::Warmfront("pagecache=off coherence=exclusive");
 const ON: Subject = Subject::Warmfront("pagecache=on coherence=exclusive");
-const PEERS: &[Subject] = &[Subject::Floor, Subject::Bindfs, Subject::Rclone, Subject::ZfsFuse];
-const TREE_PEERS: &[Subject] = &[Subject::Plain, Subject::Bindfs, Subject::Rclone];
+
+const fn read(
+    name: &'static str,
+    what: &'static str,
+    pattern: &'static str,
+    block: &'static str,
+    jobs: u32,
+    direct: bool,
+) -> Case {
+    let unit = if block.len() == 2 && block.as_bytes()[1] == b'k' { "IOPS" } else { "MB/s" };
+    let work = Work::Read { pattern, block, jobs, direct };
+    Case { name, what, unit, larger_is_better: true, work }
+}
+
+const fn seconds(name: &'static str, what: &'static str, work: Work) -> Case {
+    Case { name, what, unit: "seconds", larger_is_better: false, work }
+}
 
 /// All comparisons, in the order in which they run.
-pub(crate) const CASES: &[Case] = &[
-    Case {
-        name: "random-4k-1-job",
-        what: "4 KiB random read hits, O_DIRECT, 1 job.",
-        unit: "IOPS",
-        larger_is_better: true,
-        ours: OFF,
-        others: PEERS,
-        work: Work::Read { pattern: "randread", block: "4k", jobs: 1, direct: true },
+pub(crate) const GROUPS: &[Group] = &[
+    Group {
+        subjects: &[
+            OFF,
+            Subject::Floor { whole: false },
+            Subject::Floor { whole: true },
+            Subject::Bindfs,
+            Subject::Rclone,
+            Subject::ZfsFuse,
+        ],
+        cases: &[
+            read(
+                "random-4k-1-job",
+                "4 KiB random read hits, O_DIRECT, 1 job.",
+                "randread",
+                "4k",
+                1,
+                true,
+            ),
+            read(
+                "random-4k-4-jobs",
+                "4 KiB random read hits, O_DIRECT, 4 jobs.",
+                "randread",
+                "4k",
+                4,
+                true,
+            ),
+            read("sequential-1m", "1 MiB sequential hits, O_DIRECT, 1 job.", "read", "1m", 1, true),
+        ],
     },
-    Case {
-        name: "random-4k-4-jobs",
-        what: "4 KiB random read hits, O_DIRECT, 4 jobs.",
-        unit: "IOPS",
-        larger_is_better: true,
-        ours: OFF,
-        others: PEERS,
-        work: Work::Read { pattern: "randread", block: "4k", jobs: 4, direct: true },
+    Group {
+        subjects: &[ON, Subject::Plain, Subject::Bindfs],
+        cases: &[
+            read(
+                "pagecache-random-4k-1-job",
+                "4 KiB random read hits through the page cache, 1 job.",
+                "randread",
+                "4k",
+                1,
+                false,
+            ),
+            read(
+                "pagecache-random-4k-4-jobs",
+                "4 KiB random read hits through the page cache, 4 jobs.",
+                "randread",
+                "4k",
+                4,
+                false,
+            ),
+            read(
+                "pagecache-sequential-1m",
+                "1 MiB sequential hits through the page cache.",
+                "read",
+                "1m",
+                1,
+                false,
+            ),
+        ],
     },
-    Case {
-        name: "sequential-1m",
-        what: "1 MiB sequential hits, O_DIRECT, 1 job.",
-        unit: "MB/s",
-        larger_is_better: true,
-        ours: OFF,
-        others: PEERS,
-        work: Work::Read { pattern: "read", block: "1m", jobs: 1, direct: true },
+    Group {
+        subjects: &[OFF, Subject::Plain, Subject::Bindfs],
+        cases: &[Case {
+            name: "cold-sequential",
+            what: "Cold sequential read of the whole file, 1 MiB at a time; the plain directory \
+                   is read with O_DIRECT.",
+            unit: "MB/s",
+            larger_is_better: true,
+            work: Work::ReadWhole,
+        }],
     },
-    Case {
-        name: "pagecache-random-4k-1-job",
-        what: "4 KiB random read hits through the page cache, 1 job.",
-        unit: "IOPS",
-        larger_is_better: true,
-        ours: ON,
-        others: &[Subject::Plain, Subject::Bindfs],
-        work: Work::Read { pattern: "randread", block: "4k", jobs: 1, direct: false },
+    Group {
+        subjects: &[OFF, Subject::Plain, Subject::Bindfs, Subject::Rclone],
+        cases: &[
+            seconds("find-cold", "`find -perm` over a tree, everything cold.", Work::Find),
+            seconds("find-warm", "`find -perm` over the same tree again.", Work::Find),
+        ],
     },
-    Case {
-        name: "pagecache-random-4k-4-jobs",
-        what: "4 KiB random read hits through the page cache, 4 jobs.",
-        unit: "IOPS",
-        larger_is_better: true,
-        ours: ON,
-        others: &[Subject::Plain, Subject::Bindfs],
-        work: Work::Read { pattern: "randread", block: "4k", jobs: 4, direct: false },
-    },
-    Case {
-        name: "pagecache-sequential-1m",
-        what: "1 MiB sequential hits through the page cache.",
-        unit: "MB/s",
-        larger_is_better: true,
-        ours: ON,
-        others: &[Subject::Plain, Subject::Bindfs],
-        work: Work::Read { pattern: "read", block: "1m", jobs: 1, direct: false },
-    },
-    Case {
-        name: "cold-sequential",
-        what: "Cold sequential read of the whole file, 1 MiB at a time; the plain directory is \
-               read with O_DIRECT.",
-        unit: "MB/s",
-        larger_is_better: true,
-        ours: OFF,
-        others: &[Subject::Plain, Subject::Bindfs],
-        work: Work::ColdSequential,
-    },
-    Case {
-        name: "find-cold",
-        what: "`find -perm` over a tree, everything cold.",
-        unit: "seconds",
-        larger_is_better: false,
-        ours: OFF,
-        others: TREE_PEERS,
-        work: Work::Find { warm: false },
-    },
-    Case {
-        name: "find-warm",
-        what: "`find -perm` over the same tree again.",
-        unit: "seconds",
-        larger_is_better: false,
-        ours: OFF,
-        others: TREE_PEERS,
-        work: Work::Find { warm: true },
-    },
-    Case {
-        name: "tree-cold",
-        what: "Read every file of a tree of small files, everything cold.",
-        unit: "seconds",
-        larger_is_better: false,
-        ours: OFF,
-        others: TREE_PEERS,
-        work: Work::ReadTree { warm: false },
-    },
-    Case {
-        name: "tree-warm",
-        what: "Read every file of the same tree again.",
-        unit: "seconds",
-        larger_is_better: false,
-        ours: OFF,
-        others: TREE_PEERS,
-        work: Work::ReadTree { warm: true },
+    Group {
+        subjects: &[OFF, Subject::Plain, Subject::Bindfs, Subject::Rclone],
+        cases: &[
+            seconds(
+                "tree-cold",
+                "Read every file of a tree of small files, everything cold.",
+                Work::ReadTree,
+            ),
+            seconds("tree-warm", "Read every file of the same tree again.", Work::ReadTree),
+        ],
     },
 ];
 
@@ -188,74 +203,95 @@ impl Bench<'_> {
         Ok(Bench { arguments, origin, tree })
     }
 
-    /// Runs one comparison.
-    pub(crate) fn run(&self, case: &Case) -> Result<Outcome, String> {
-        let subjects: Vec<Subject> =
-            std::iter::once(case.ours).chain(case.others.iter().copied()).collect();
-        let mut figures: Vec<Vec<Option<f64>>> = Vec::new();
+    /// Runs the comparisons of a group.
+    pub(crate) fn run(&self, group: &Group) -> Vec<Outcome> {
+        let subjects = group.subjects;
+        // By case, round and subject.
+        let mut figures =
+            vec![vec![vec![None; subjects.len()]; self.arguments.rounds]; group.cases.len()];
         let mut notes: Vec<Option<String>> = vec![None; subjects.len()];
         for round in 0..self.arguments.rounds {
-            let mut line = Vec::new();
-            for (subject, note) in subjects.iter().zip(&mut notes) {
-                let figure = self.measure(case, *subject);
-                match &figure {
-                    Ok(figure) => {
-                        eprintln!("  round {}: {:<44} {figure:>12.3}", round + 1, subject.name())
-                    }
-                    Err(reason) => {
-                        eprintln!("  round {}: {:<44} {reason}", round + 1, subject.name());
-                        *note = Some(reason.clone());
-                    }
+            // Each round begins with another subject, so that no place in the order is favoured.
+            for turn in 0..subjects.len() {
+                let index = (round + turn) % subjects.len();
+                let done = self.visit(group, subjects[index], |case, figure| {
+                    figures[case][round][index] = Some(figure);
+                    let (name, subject) = (group.cases[case].name, subjects[index].name());
+                    eprintln!("  {}: {name:<28} {subject:<44} {figure:>12.3}", round + 1);
+                });
+                if let Err(reason) = done {
+                    eprintln!("  {}: {:<28} {reason}", round + 1, subjects[index].name());
+                    notes[index] = Some(reason);
                 }
-                line.push(figure.ok());
             }
-            figures.push(line);
         }
-        let rows = subjects.iter().zip(notes).enumerate().map(|(index, (subject, note))| Row {
-            subject: subject.name(),
-            value: median(figures.iter().filter_map(|line| line[index]).collect()).map(|all| all.0),
-            ratio: if index == 0 { None } else { ratio(&figures, index, case.larger_is_better) },
-            note,
+        let rows = |figures: &[Vec<Option<f64>>], case: &Case| {
+            let row = |(index, subject): (usize, &Subject)| Row {
+                subject: subject.name(),
+                value: median(figures.iter().filter_map(|line| line[index]).collect())
+                    .map(|all| all.0),
+                ratio: (index > 0).then(|| ratio(figures, index, case.larger_is_better)).flatten(),
+                note: notes[index].clone(),
+            };
+            subjects.iter().enumerate().map(row).collect()
+        };
+        let outcomes = group.cases.iter().zip(&figures).map(|(case, figures)| Outcome {
+            name: case.name,
+            what: case.what,
+            unit: case.unit,
+            rows: rows(figures, case),
         });
-        Ok(Outcome { name: case.name, what: case.what, unit: case.unit, rows: rows.collect() })
+        outcomes.collect()
     }
 
-    fn measure(&self, case: &Case, subject: Subject) -> Result<f64, String> {
-        let root = match case.work {
-            Work::Find { .. } | Work::ReadTree { .. } => self.tree.as_path(),
-            _ => self.origin.path(),
-        };
+    /// Mounts a subject and lets it do all cases in turn; `tell` is told each figure.
+    fn visit(
+        &self,
+        group: &Group,
+        subject: Subject,
+        mut tell: impl FnMut(usize, f64),
+    ) -> Result<(), String> {
+        let reads_tree = matches!(group.cases[0].work, Work::Find | Work::ReadTree);
+        let root = if reads_tree { self.tree.as_path() } else { self.origin.path() };
         drop_caches();
         let mounted = subject.mount(root, FILE, self.arguments.file_mib)?;
+        let file = mounted.root.join(FILE);
+        if let Work::Read { direct, .. } = group.cases[0].work {
+            read_whole(&file, false)?;
+            read_whole(&file, direct)?;
+        }
+        for (number, case) in group.cases.iter().enumerate() {
+            tell(number, self.measure(case, subject, &mounted, &file)?);
+        }
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        case: &Case,
+        subject: Subject,
+        mounted: &Mounted,
+        file: &Path,
+    ) -> Result<f64, String> {
         match case.work {
             Work::Read { pattern, block, jobs, direct } => {
-                let file = mounted.root.join(FILE);
-                read_whole(&file, false)?;
-                read_whole(&file, direct)?;
                 let seconds = self.arguments.seconds;
-                let reached = Job { file: &file, pattern, block, jobs, direct, seconds }.run()?;
+                let reached = Job { file, pattern, block, jobs, direct, seconds }.run()?;
                 Ok(match case.unit {
                     "IOPS" => reached.operations_per_second,
                     _ => reached.bytes_per_second / 1e6,
                 })
             }
-            Work::ColdSequential => {
-                let direct = subject == Subject::Plain;
+            Work::ReadWhole => {
                 let started = Instant::now();
-                read_whole(&mounted.root.join(FILE), direct)?;
+                read_whole(file, subject == Subject::Plain)?;
                 let bytes = (self.arguments.file_mib << 20) as f64;
                 Ok(bytes / 1e6 / started.elapsed().as_secs_f64())
             }
-            Work::Find { warm } => repeated(warm, || find(&mounted)),
-            Work::ReadTree { warm } => repeated(warm, || read_tree(&mounted)),
+            Work::Find => find(mounted),
+            Work::ReadTree => read_tree(mounted),
         }
     }
-}
-
-/// The time of the second run if `warm`, else of the first.
-fn repeated(warm: bool, mut work: impl FnMut() -> Result<f64, String>) -> Result<f64, String> {
-    let first = work()?;
-    if warm { work() } else { Ok(first) }
 }
 
 fn find(mounted: &Mounted) -> Result<f64, String> {

@@ -29,7 +29,7 @@ struct Arguments {
     /// MiB of the file that is read.
     #[arg(long, default_value_t = 512)]
     file_mib: u64,
-    /// Only cases whose name contains this.
+    /// Only groups with a case whose name contains this.
     #[arg(long)]
     only: Option<String>,
     /// A directory on the disk to measure on; it needs 8 GiB.
@@ -53,10 +53,14 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), String> {
     let bench = Bench::prepare(arguments)?;
     let mut results = Vec::new();
-    for case in case::CASES {
-        if arguments.only.as_ref().is_none_or(|part| case.name.contains(part.as_str())) {
-            eprintln!("{}: {}", case.name, case.what);
-            results.push(bench.run(case)?);
+    let wanted =
+        |name: &str| arguments.only.as_ref().is_none_or(|part| name.contains(part.as_str()));
+    for group in case::GROUPS {
+        if group.cases.iter().any(|case| wanted(case.name)) {
+            for case in group.cases {
+                eprintln!("{}: {}", case.name, case.what);
+            }
+            results.extend(bench.run(group));
         }
     }
     let report = report::markdown(&machine::facts(), &results);

@@ -12,8 +12,11 @@ const DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) enum Subject {
     /// Warmfront with these properties.
     Warmfront(&'static str),
-    /// A file system in memory over the same transport: the limit.
-    Floor,
+    /// A file system in memory over the same transport: the limit. It answers from a small buffer,
+    /// which stays in the processor's caches, or from one as large as the whole file.
+    Floor {
+        whole: bool,
+    },
     /// The directory itself.
     Plain,
     Bindfs,
@@ -25,7 +28,8 @@ impl Subject {
     pub(crate) fn name(self) -> String {
         match self {
             Subject::Warmfront(properties) => format!("warmfront {properties}"),
-            Subject::Floor => "transport's limit".to_string(),
+            Subject::Floor { whole: false } => "transport's limit, 2 MiB buffer".to_string(),
+            Subject::Floor { whole: true } => "transport's limit, buffer as the file".to_string(),
             Subject::Plain => "plain directory".to_string(),
             Subject::Bindfs => "bindfs".to_string(),
             Subject::Rclone => "rclone full".to_string(),
@@ -49,9 +53,11 @@ impl Subject {
                 command.arg(origin);
                 Mounted::by(command, &["fusermount3", "-u"], Some(runtime))
             }
-            Subject::Floor => {
+            Subject::Floor { whole } => {
+                let size = format!("{file_mib}M");
                 let mut command = Command::new(sibling("fuse-floor")?);
-                command.args(["--name", file, "--size", &format!("{file_mib}M")]);
+                command.args(["--name", file, "--size", &size]);
+                command.args(["--buffer", if whole { &size } else { "2M" }]);
                 Mounted::by(command, &["fusermount3", "-u"], None)
             }
             Subject::Bindfs => {
@@ -83,7 +89,7 @@ pub(crate) struct Mounted {
 enum Held {
     Nothing,
     Process { child: Child, unmount: Vec<String>, mountpoint: TempDir, _extra: Option<TempDir> },
-    Zfs { child: Child, pool: String, scratch: TempDir },
+    Zfs { child: Child, pool: String, _scratch: TempDir },
 }
 
 impl Mounted {
@@ -120,9 +126,14 @@ impl Drop for Mounted {
                     .status();
                 end(child);
             }
-            Held::Zfs { child, pool, scratch } => {
-                let _ = Command::new("zpool").args(["destroy", "-f", pool]).status();
-                let _ = scratch;
+            Held::Zfs { child, pool, .. } => {
+                // Its file system stays busy for a moment after the last file was closed.
+                let _ =
+                    wait_until(|| succeeds(Command::new("zpool").args(["destroy", "-f", pool])));
+                let _ = rustix::process::kill_process(
+                    rustix::process::Pid::from_child(child),
+                    rustix::process::Signal::TERM,
+                );
                 end(child);
             }
         }
@@ -145,21 +156,19 @@ fn zfs_fuse(origin: &Path, file: &str, file_mib: u64) -> Result<Mounted, String>
     let pool = format!("bench{}", std::process::id());
     let mounted = Mounted {
         root: mountpoint.clone(),
-        held: Held::Zfs { child, pool: pool.clone(), scratch },
+        held: Held::Zfs { child, pool: pool.clone(), _scratch: scratch },
     };
     let create = || {
-        Command::new("zpool")
-            .args(["create", "-f", "-m"])
-            .arg(&mountpoint)
-            .arg(&pool)
-            .arg(&backing)
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+        let mut command = Command::new("zpool");
+        succeeds(command.args(["create", "-f", "-m"]).arg(&mountpoint).arg(&pool).arg(&backing))
     };
     wait_until(create).map_err(|()| "zfs-fuse did not make a pool".to_string())?;
     std::fs::copy(origin.join(file), mountpoint.join(file)).map_err(|error| error.to_string())?;
     Ok(mounted)
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 fn end(child: &mut Child) {

@@ -281,7 +281,8 @@ impl Filesystem for Door {
     }
 
     fn read(&self, _: &Call, arguments: &ReadIn, reply: ReadReply<'_>) {
-        let Some(file) = self.files.get(arguments.fh) else {
+        let file = self.files.look(arguments.fh);
+        let Some(file) = file.as_deref().and_then(Option::as_ref) else {
             return reply.error(Errno::BADF);
         };
         let length = arguments.size as usize;

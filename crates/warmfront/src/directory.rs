@@ -77,7 +77,7 @@ impl OpenDirectory {
 
     /// The directory above; the root is its own parent.
     pub fn parent(&self) -> ObjectId {
-        self.object.place().parent.map_or(self.object.id, |(parent, _)| parent)
+        self.object.place().parent.as_ref().map_or(self.object.id, |(parent, _)| *parent)
     }
 
     /// The names, in an order that stays the same until [`rewind`](OpenDirectory::rewind).

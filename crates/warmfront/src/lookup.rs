@@ -277,7 +277,7 @@ impl Pool {
 
     /// Drops what is known of the name that led to an object, so that it is looked up anew.
     pub(crate) fn distrust_name(&self, object: &Object) {
-        if let Some((parent, name)) = object.place().parent {
+        if let Some((parent, name)) = object.place().parent.clone() {
             self.drop_kept(parent, Part::Name(&name));
         }
     }

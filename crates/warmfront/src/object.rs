@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use storage::{Attributes, ObjectId};
 
@@ -26,7 +27,8 @@ pub(crate) struct Object {
     pub(crate) charged_bytes: u64,
     /// References by look-ups and open files; the table drops the object at zero.
     pub(crate) uses: AtomicU64,
-    place: Mutex<Place>,
+    /// Read by every hit: looking at it writes nothing that others read.
+    place: ArcSwap<Place>,
     version: Mutex<Version>,
     /// Open files that the origin does not know of yet.
     postponed: Mutex<Vec<Weak<OpenFile>>>,
@@ -50,6 +52,9 @@ pub(crate) struct Place {
     /// The state of the dataset tree in which this was worked out.
     pub(crate) epoch: u64,
 }
+
+/// A look at a place, which costs no shared count.
+pub(crate) type PlaceGuard = arc_swap::Guard<Arc<Place>>;
 
 /// A dataset together with its counters.
 #[derive(Debug, Clone)]
@@ -102,7 +107,7 @@ impl Object {
             id,
             charged_bytes: OBJECT_CHARGE_BYTES + name_bytes,
             uses: AtomicU64::new(0),
-            place: Mutex::new(place),
+            place: ArcSwap::from_pointee(place),
             version: Mutex::new(version),
             postponed: Mutex::default(),
             passed_on: AtomicU64::new(0),
@@ -112,18 +117,13 @@ impl Object {
         }
     }
 
-    pub(crate) fn place(&self) -> Place {
-        self.place.lock().clone()
+    /// A look at the place; to be held for a moment only.
+    pub(crate) fn place(&self) -> PlaceGuard {
+        self.place.load()
     }
 
     pub(crate) fn set_place(&self, place: Place) {
-        *self.place.lock() = place;
-    }
-
-    /// The tenant, if it was worked out in `epoch`.
-    pub(crate) fn tenant_in(&self, epoch: u64) -> Option<Tenant> {
-        let place = self.place.lock();
-        (place.epoch == epoch).then(|| place.tenant.clone())
+        self.place.store(Arc::new(place));
     }
 
     /// A copy of what is known.

@@ -15,7 +15,7 @@ use crate::flight::Flights;
 use crate::key::{Key, Part};
 use crate::memory::Memory;
 use crate::meter::Meter;
-use crate::object::{Object, Place, Tenant};
+use crate::object::{Object, Place, PlaceGuard, Tenant};
 use crate::objects::Objects;
 use crate::property::{CacheLevel, Properties};
 use crate::version::Version;
@@ -152,7 +152,7 @@ impl Pool {
             return;
         };
         for object in self.objects.all() {
-            if let Some((parent, name)) = object.place().parent {
+            if let Some((parent, name)) = object.place().parent.clone() {
                 invalidation.expire_name(parent, &name);
             }
             invalidation.expire_object(object.id);
@@ -191,34 +191,36 @@ impl Pool {
         self.objects.get(id).ok_or(EngineError::UnknownObject(id))
     }
 
+    /// Where the object is, with the tenant that follows from it as of now.
+    pub(crate) fn place_of(&self, object: &Object) -> PlaceGuard {
+        let place = object.place();
+        if place.epoch == self.epoch() {
+            return place;
+        }
+        let parent = place.parent.clone();
+        object.set_place(self.place_in(parent.clone(), self.cursor(parent)));
+        object.place()
+    }
+
     /// The dataset that the object belongs to now, with its counters.
     pub(crate) fn tenant(&self, object: &Object) -> Tenant {
-        let epoch = self.epoch();
-        if let Some(tenant) = object.tenant_in(epoch) {
-            return tenant;
-        }
-        let parent = object.place().parent;
-        let place = self.place_in(parent.clone(), self.cursor(parent));
-        object.set_place(place.clone());
-        place.tenant
+        self.place_of(object).tenant.clone()
     }
 
     /// The properties that hold for the object now.
     pub(crate) fn properties(&self, object: &Object) -> Properties {
-        self.tenant(object).properties()
+        self.place_of(object).tenant.properties()
     }
 
     /// The place of `name` in the directory `parent`.
     pub(crate) fn place(&self, parent: &Object, name: &OsStr) -> Place {
-        self.tenant(parent);
-        let cursor = parent.place().cursor.child(name);
+        let cursor = self.place_of(parent).cursor.child(name);
         self.place_in(Some((parent.id, Arc::from(name))), cursor)
     }
 
     /// The place of an object without a name in the directory `parent`.
     pub(crate) fn unnamed_place(&self, parent: &Object) -> Place {
-        self.tenant(parent);
-        Place { parent: None, ..parent.place() }
+        Place { parent: None, ..Place::clone(&self.place_of(parent)) }
     }
 
     /// Says that a directory has moved, with all below it.
@@ -243,7 +245,7 @@ impl Pool {
             if names.len() > DEPTH_MAX {
                 return self.datasets.root();
             }
-            parent = self.objects.get(directory).and_then(|object| object.place().parent);
+            parent = self.objects.get(directory).and_then(|object| object.place().parent.clone());
         }
         names.iter().rev().fold(self.datasets.root(), |cursor, name| cursor.child(name))
     }

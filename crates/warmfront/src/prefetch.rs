@@ -7,7 +7,7 @@ use crate::counters::Counter;
 use crate::file::OpenFile;
 use crate::flight::Claim;
 use crate::object::{Layout, Tenant};
-use crate::property::{CacheLevel, PrefetchLevel};
+use crate::property::{CacheLevel, PrefetchLevel, Properties};
 
 /// Prefetching is cut into calls of this many bytes, which go on side by side.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -19,12 +19,12 @@ impl OpenFile {
     pub(crate) fn accessed(
         self: &Arc<Self>,
         tenant: &Tenant,
+        properties: &Properties,
         layout: &Layout,
         range: Range<u64>,
         waited: bool,
         now: Duration,
     ) {
-        let properties = tenant.properties();
         let keeps = properties.primarycache == CacheLevel::All;
         let distance_max = match properties.prefetch {
             PrefetchLevel::All if keeps => properties.readahead,

@@ -32,7 +32,8 @@ impl OpenFile {
     ///
     /// `None` says that [`read`](OpenFile::read) has to be called.
     pub fn read_cached(self: &Arc<Self>, offset: u64, length: usize) -> Option<Pieces> {
-        let tenant = self.tenant();
+        let place = self.pool.place_of(&self.object);
+        let tenant = &place.tenant;
         let properties = tenant.properties();
         if properties.primarycache != CacheLevel::All {
             return None;
@@ -51,7 +52,7 @@ impl OpenFile {
         let records = layout.records(range.clone());
         tenant.counters.add(Counter::DemandDataHits, records.end - records.start);
         tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
-        self.accessed(&tenant, &layout, range, false, now);
+        self.accessed(tenant, &properties, &layout, range, false, now);
         Some(pieces)
     }
 
@@ -75,7 +76,7 @@ impl OpenFile {
         let (pieces, waited) = self.gather(&tenant, &layout, range.clone()).await?;
         drop(guard);
         tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
-        self.accessed(&tenant, &layout, range, waited, now);
+        self.accessed(&tenant, &properties, &layout, range, waited, now);
         Ok(pieces)
     }
 

@@ -1,52 +1,65 @@
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use parking_lot::Mutex;
 
-/// What is open, by the numbers that the kernel knows it under.
+/// Slots that are made at a time.
+const CHUNK_SLOTS: usize = 256;
+
+type Chunk<T> = Arc<[ArcSwapOption<T>]>;
+
+/// What is open, by the numbers that the kernel knows it under. Looking something up writes
+/// nothing that other threads read.
 #[derive(Debug)]
 pub(crate) struct Handles<T> {
-    slots: RwLock<Slots<T>>,
-}
-
-#[derive(Debug)]
-struct Slots<T> {
-    open: Vec<Option<Arc<T>>>,
-    free: Vec<usize>,
+    chunks: ArcSwap<Vec<Chunk<T>>>,
+    free: Mutex<Vec<usize>>,
 }
 
 impl<T> Default for Handles<T> {
     fn default() -> Handles<T> {
-        Handles { slots: RwLock::new(Slots { open: Vec::new(), free: Vec::new() }) }
+        Handles { chunks: ArcSwap::default(), free: Mutex::default() }
     }
 }
 
 impl<T> Handles<T> {
     /// Gives a number to what has been opened.
     pub(crate) fn open(&self, item: Arc<T>) -> u64 {
-        let mut slots = self.slots.write();
-        let index = match slots.free.pop() {
-            Some(index) => index,
-            None => {
-                slots.open.push(None);
-                slots.open.len() - 1
-            }
-        };
-        slots.open[index] = Some(item);
+        let mut free = self.free.lock();
+        if free.is_empty() {
+            let mut chunks = Vec::clone(&self.chunks.load());
+            let first = chunks.len() * CHUNK_SLOTS;
+            chunks.push((0..CHUNK_SLOTS).map(|_| ArcSwapOption::empty()).collect());
+            self.chunks.store(Arc::new(chunks));
+            free.extend((first..first + CHUNK_SLOTS).rev());
+        }
+        let index = free.pop().expect("slots were made");
+        drop(free);
+        self.slot(index, |slot| slot.store(Some(item)));
         index as u64
     }
 
-    /// What is open under a number.
+    /// What is open under a number; to be held for one call only.
     pub(crate) fn get(&self, handle: u64) -> Option<Arc<T>> {
-        self.slots.read().open.get(usize::try_from(handle).ok()?)?.clone()
+        Guard::into_inner(self.look(handle)?)
+    }
+
+    /// As [`get`](Handles::get), without counting a reference.
+    pub(crate) fn look(&self, handle: u64) -> Option<Guard<Option<Arc<T>>>> {
+        self.slot(usize::try_from(handle).ok()?, ArcSwapOption::load)
     }
 
     /// Takes a number back.
     pub(crate) fn close(&self, handle: u64) -> Option<Arc<T>> {
-        let mut slots = self.slots.write();
         let index = usize::try_from(handle).ok()?;
-        let item = slots.open.get_mut(index)?.take()?;
-        slots.free.push(index);
+        let item = self.slot(index, |slot| slot.swap(None))??;
+        self.free.lock().push(index);
         Some(item)
+    }
+
+    fn slot<R>(&self, index: usize, with: impl FnOnce(&ArcSwapOption<T>) -> R) -> Option<R> {
+        let chunks = self.chunks.load();
+        Some(with(chunks.get(index / CHUNK_SLOTS)?.get(index % CHUNK_SLOTS)?))
     }
 }
 
