@@ -1,13 +1,15 @@
+use std::cell::OnceCell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
 
 use crate::Arguments;
 use crate::fio::Job;
-use crate::subject::{Mounted, Subject};
+use crate::subject::{Floor, Mounted, Subject};
 
 /// The file that is read.
 const FILE: &str = "file";
@@ -19,6 +21,8 @@ const TREES: &[&str] = &["/usr/share/doc", "/usr/share", "/usr/include", "/usr/l
 pub(crate) struct Group {
     /// The first one is Warmfront.
     subjects: &'static [Subject],
+    /// Whether readers and servers share one processor.
+    one_processor: bool,
     pub(crate) cases: &'static [Case],
 }
 
@@ -46,6 +50,8 @@ enum Work {
     ReadWhole,
     Find,
     ReadTree,
+    /// Until the mount answers, over a tree of very many files.
+    Start,
 }
 
 const OFF: Subject = Subject::Warmfront("pagecache=off coherence=exclusive");
@@ -68,26 +74,35 @@ const fn seconds(name: &'static str, what: &'static str, work: Work) -> Case {
     Case { name, what, unit: "seconds", larger_is_better: false, work }
 }
 
+const HIT_PEERS: &[Subject] = &[
+    OFF,
+    Subject::Floor(Floor::SmallBuffer),
+    Subject::Floor(Floor::WholeBuffer),
+    Subject::Bindfs,
+    Subject::Rclone,
+    Subject::ZfsFuse,
+];
+
 /// All comparisons, in the order in which they run.
 pub(crate) const GROUPS: &[Group] = &[
     Group {
-        subjects: &[
-            OFF,
-            Subject::Floor { whole: false },
-            Subject::Floor { whole: true },
-            Subject::Bindfs,
-            Subject::Rclone,
-            Subject::ZfsFuse,
-        ],
+        subjects: HIT_PEERS,
+        one_processor: true,
+        cases: &[read(
+            "random-4k-1-job",
+            "4 KiB random read hits, O_DIRECT, 1 job; reader and server on one processor, since a \
+             wake-up across processors costs more than all the rest, and how often one is needed \
+             is the kernel's whim.",
+            "randread",
+            "4k",
+            1,
+            true,
+        )],
+    },
+    Group {
+        subjects: HIT_PEERS,
+        one_processor: false,
         cases: &[
-            read(
-                "random-4k-1-job",
-                "4 KiB random read hits, O_DIRECT, 1 job.",
-                "randread",
-                "4k",
-                1,
-                true,
-            ),
             read(
                 "random-4k-4-jobs",
                 "4 KiB random read hits, O_DIRECT, 4 jobs.",
@@ -97,10 +112,20 @@ pub(crate) const GROUPS: &[Group] = &[
                 true,
             ),
             read("sequential-1m", "1 MiB sequential hits, O_DIRECT, 1 job.", "read", "1m", 1, true),
+            read(
+                "random-4k-1-job-free",
+                "4 KiB random read hits, O_DIRECT, 1 job; wherever the kernel places reader and \
+                 server.",
+                "randread",
+                "4k",
+                1,
+                true,
+            ),
         ],
     },
     Group {
-        subjects: &[ON, Subject::Plain, Subject::Bindfs],
+        subjects: &[ON, Subject::Plain, Subject::Floor(Floor::PageCache), Subject::Bindfs],
+        one_processor: false,
         cases: &[
             read(
                 "pagecache-random-4k-1-job",
@@ -130,6 +155,7 @@ pub(crate) const GROUPS: &[Group] = &[
     },
     Group {
         subjects: &[OFF, Subject::Plain, Subject::Bindfs],
+        one_processor: false,
         cases: &[Case {
             name: "cold-sequential",
             what: "Cold sequential read of the whole file, 1 MiB at a time; the plain directory \
@@ -141,6 +167,7 @@ pub(crate) const GROUPS: &[Group] = &[
     },
     Group {
         subjects: &[OFF, Subject::Plain, Subject::Bindfs, Subject::Rclone],
+        one_processor: false,
         cases: &[
             seconds("find-cold", "`find -perm` over a tree, everything cold.", Work::Find),
             seconds("find-warm", "`find -perm` over the same tree again.", Work::Find),
@@ -148,6 +175,7 @@ pub(crate) const GROUPS: &[Group] = &[
     },
     Group {
         subjects: &[OFF, Subject::Plain, Subject::Bindfs, Subject::Rclone],
+        one_processor: false,
         cases: &[
             seconds(
                 "tree-cold",
@@ -156,6 +184,15 @@ pub(crate) const GROUPS: &[Group] = &[
             ),
             seconds("tree-warm", "Read every file of the same tree again.", Work::ReadTree),
         ],
+    },
+    Group {
+        subjects: &[OFF, Subject::Bindfs],
+        one_processor: false,
+        cases: &[seconds(
+            "start-million-files",
+            "Start of a mount over a tree of a million files, until it answers.",
+            Work::Start,
+        )],
     },
 ];
 
@@ -182,6 +219,7 @@ pub(crate) struct Bench<'a> {
     arguments: &'a Arguments,
     origin: TempDir,
     tree: PathBuf,
+    large_tree: OnceCell<TempDir>,
 }
 
 impl Bench<'_> {
@@ -200,24 +238,36 @@ impl Bench<'_> {
             .map(PathBuf::from)
             .find(|tree| tree.is_dir())
             .ok_or("no tree of small files found below /usr")?;
-        Ok(Bench { arguments, origin, tree })
+        Ok(Bench { arguments, origin, tree, large_tree: OnceCell::new() })
+    }
+
+    /// A tree of a million files, made when it is first asked for.
+    fn large_tree(&self) -> Result<&Path, String> {
+        if let Some(tree) = self.large_tree.get() {
+            return Ok(tree.path());
+        }
+        let tree = tempfile::tempdir_in(&self.arguments.scratch)
+            .and_then(|tree| make_files(tree.path()).map(|()| tree))
+            .map_err(|error| format!("cannot make a million files: {error}"))?;
+        Ok(self.large_tree.get_or_init(|| tree).path())
     }
 
     /// Runs the comparisons of a group.
     pub(crate) fn run(&self, group: &Group) -> Vec<Outcome> {
+        let _pinned = group.one_processor.then(Pinned::to_one);
         let subjects = group.subjects;
-        // By case, round and subject.
-        let mut figures =
-            vec![vec![vec![None; subjects.len()]; self.arguments.rounds]; group.cases.len()];
+        // By round, case and subject.
+        let nothing = vec![vec![None; subjects.len()]; group.cases.len()];
+        let mut figures = vec![nothing; self.arguments.rounds];
         let mut notes: Vec<Option<String>> = vec![None; subjects.len()];
-        for round in 0..self.arguments.rounds {
+        for (round, figures) in figures.iter_mut().enumerate() {
             // Each round begins with another subject, so that no place in the order is favoured.
             for turn in 0..subjects.len() {
                 let index = (round + turn) % subjects.len();
                 let done = self.visit(group, subjects[index], |case, figure| {
-                    figures[case][round][index] = Some(figure);
+                    figures[case][index] = Some(figure);
                     let (name, subject) = (group.cases[case].name, subjects[index].name());
-                    eprintln!("  {}: {name:<28} {subject:<44} {figure:>12.3}", round + 1);
+                    eprintln!("  {}: {name:<28} {subject:<38} {figure:>12.3}", round + 1);
                 });
                 if let Err(reason) = done {
                     eprintln!("  {}: {:<28} {reason}", round + 1, subjects[index].name());
@@ -235,11 +285,14 @@ impl Bench<'_> {
             };
             subjects.iter().enumerate().map(row).collect()
         };
-        let outcomes = group.cases.iter().zip(&figures).map(|(case, figures)| Outcome {
-            name: case.name,
-            what: case.what,
-            unit: case.unit,
-            rows: rows(figures, case),
+        let outcomes = group.cases.iter().enumerate().map(|(number, case)| {
+            let figures: Vec<_> = figures.iter().map(|round| round[number].clone()).collect();
+            Outcome {
+                name: case.name,
+                what: case.what,
+                unit: case.unit,
+                rows: rows(&figures, case),
+            }
         });
         outcomes.collect()
     }
@@ -251,17 +304,26 @@ impl Bench<'_> {
         subject: Subject,
         mut tell: impl FnMut(usize, f64),
     ) -> Result<(), String> {
-        let reads_tree = matches!(group.cases[0].work, Work::Find | Work::ReadTree);
-        let root = if reads_tree { self.tree.as_path() } else { self.origin.path() };
+        let root = match group.cases[0].work {
+            Work::Find | Work::ReadTree => self.tree.as_path(),
+            Work::Start => self.large_tree()?,
+            Work::Read { .. } | Work::ReadWhole => self.origin.path(),
+        };
         drop_caches();
+        let started = Instant::now();
         let mounted = subject.mount(root, FILE, self.arguments.file_mib)?;
+        let start = started.elapsed();
         let file = mounted.root.join(FILE);
         if let Work::Read { direct, .. } = group.cases[0].work {
             read_whole(&file, false)?;
             read_whole(&file, direct)?;
         }
         for (number, case) in group.cases.iter().enumerate() {
-            tell(number, self.measure(case, subject, &mounted, &file)?);
+            let figure = match case.work {
+                Work::Start => start.as_secs_f64(),
+                _ => self.measure(case, subject, &mounted, &file)?,
+            };
+            tell(number, figure);
         }
         Ok(())
     }
@@ -290,8 +352,48 @@ impl Bench<'_> {
             }
             Work::Find => find(mounted),
             Work::ReadTree => read_tree(mounted),
+            Work::Start => Err("nothing is left to be done once it is mounted".to_string()),
         }
     }
+}
+
+/// Keeps this process, and all that it starts, on one processor for as long as it lives.
+struct Pinned {
+    before: Option<CpuSet>,
+}
+
+impl Pinned {
+    fn to_one() -> Pinned {
+        let before = sched_getaffinity(None).ok();
+        if let Some(all) = &before {
+            let mut one = CpuSet::new();
+            if let Some(first) = (0..CpuSet::MAX_CPU).find(|number| all.is_set(*number)) {
+                one.set(first);
+                let _ = sched_setaffinity(None, &one);
+            }
+        }
+        Pinned { before }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = sched_setaffinity(None, before);
+        }
+    }
+}
+
+/// A thousand directories with a thousand files each.
+fn make_files(tree: &Path) -> std::io::Result<()> {
+    for directory in 0..1000 {
+        let directory = tree.join(format!("directory{directory:03}"));
+        std::fs::create_dir(&directory)?;
+        for file in 0..1000 {
+            std::fs::File::create(directory.join(format!("file{file:03}")))?;
+        }
+    }
+    Ok(())
 }
 
 fn find(mounted: &Mounted) -> Result<f64, String> {

@@ -12,7 +12,7 @@ pub(crate) fn markdown(facts: &[(String, String)], outcomes: &[Outcome]) -> Stri
         let _ = write!(text, "\n### {}\n\n{}\n\n", outcome.name, outcome.what);
         let _ = writeln!(
             text,
-            "| {:<24} | {:>12} | {:>22} |\n|{:-<26}|{:-<13}:|{:-<23}:|",
+            "| {:<36} | {:>12} | {:>22} |\n|{:-<38}|{:-<13}:|{:-<23}:|",
             "subject", outcome.unit, "warmfront / subject", "", "", ""
         );
         for row in &outcome.rows {
@@ -21,7 +21,7 @@ pub(crate) fn markdown(facts: &[(String, String)], outcomes: &[Outcome]) -> Stri
                 None => String::from(row.note.as_deref().unwrap_or("")),
             };
             let value = row.value.map_or("-".to_string(), figure);
-            let _ = writeln!(text, "| {:<24} | {value:>12} | {ratio:>22} |", row.subject);
+            let _ = writeln!(text, "| {:<36} | {value:>12} | {ratio:>22} |", row.subject);
         }
     }
     text

@@ -12,11 +12,8 @@ const DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) enum Subject {
     /// Warmfront with these properties.
     Warmfront(&'static str),
-    /// A file system in memory over the same transport: the limit. It answers from a small buffer,
-    /// which stays in the processor's caches, or from one as large as the whole file.
-    Floor {
-        whole: bool,
-    },
+    /// A file system in memory over the same transport: the limit.
+    Floor(Floor),
     /// The directory itself.
     Plain,
     Bindfs,
@@ -24,12 +21,26 @@ pub(crate) enum Subject {
     ZfsFuse,
 }
 
+/// Where the limit's bytes come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Floor {
+    /// A buffer that stays in the processor's caches.
+    SmallBuffer,
+    /// A buffer as large as the file, as a cache of the file has to be.
+    WholeBuffer,
+    /// The kernel's page cache above the file system.
+    PageCache,
+}
+
 impl Subject {
     pub(crate) fn name(self) -> String {
         match self {
-            Subject::Warmfront(properties) => format!("warmfront {properties}"),
-            Subject::Floor { whole: false } => "transport's limit, 2 MiB buffer".to_string(),
-            Subject::Floor { whole: true } => "transport's limit, buffer as the file".to_string(),
+            Subject::Warmfront(properties) => {
+                format!("warmfront {}", properties.split(' ').next().unwrap_or_default())
+            }
+            Subject::Floor(Floor::SmallBuffer) => "transport's limit, 2 MiB buffer".to_string(),
+            Subject::Floor(Floor::WholeBuffer) => "transport's limit, file-size buffer".to_string(),
+            Subject::Floor(Floor::PageCache) => "page cache over FUSE, limit".to_string(),
             Subject::Plain => "plain directory".to_string(),
             Subject::Bindfs => "bindfs".to_string(),
             Subject::Rclone => "rclone full".to_string(),
@@ -53,11 +64,15 @@ impl Subject {
                 command.arg(origin);
                 Mounted::by(command, &["fusermount3", "-u"], Some(runtime))
             }
-            Subject::Floor { whole } => {
+            Subject::Floor(floor) => {
                 let size = format!("{file_mib}M");
                 let mut command = Command::new(sibling("fuse-floor")?);
                 command.args(["--name", file, "--size", &size]);
-                command.args(["--buffer", if whole { &size } else { "2M" }]);
+                match floor {
+                    Floor::SmallBuffer => command.args(["--buffer", "2M"]),
+                    Floor::WholeBuffer => command.args(["--buffer", &size]),
+                    Floor::PageCache => command.arg("--page-cache"),
+                };
                 Mounted::by(command, &["fusermount3", "-u"], None)
             }
             Subject::Bindfs => {

@@ -39,7 +39,7 @@ pub(crate) enum Command {
     /// Make a dataset: a subtree with properties of its own
     Create {
         /// Set a property on it (property=value)
-        #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+        #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_delimiter = ',')]
         properties: Vec<String>,
         /// Its path below the pool's top; by default its name without the pool's
         #[arg(long)]
@@ -158,8 +158,8 @@ pub(crate) struct MountArguments {
     /// Stay in the foreground, and log to standard error
     #[arg(short = 'f', long)]
     pub(crate) foreground: bool,
-    /// Set a property of the whole pool until it is unmounted
-    #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+    /// Set properties of the whole pool until it is unmounted
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_delimiter = ',')]
     pub(crate) properties: Vec<String>,
     /// RAM that everything together may take: bytes such as 4G, or a share such as 25%
     #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
@@ -185,7 +185,7 @@ pub(crate) enum PoolCommand {
     /// Make a pool: one commented TOML file
     Create {
         /// Set a property of the whole pool
-        #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
+        #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_delimiter = ',')]
         properties: Vec<String>,
         /// Where it is mounted unless told otherwise
         #[arg(short = 'm', long, value_name = "PATH")]
@@ -294,14 +294,23 @@ mod tests {
 
     #[test]
     fn mount_takes_its_options() {
-        let words =
-            ["warmfront", "mount", "-f", "-o", "prefetch=none", "--arc-max", "1G", "/a", "/b"];
+        let words = [
+            "warmfront",
+            "mount",
+            "-f",
+            "-o",
+            "prefetch=none,pagecache=on",
+            "--arc-max",
+            "1G",
+            "/a",
+            "/b",
+        ];
         let Command::Mount(mount) = Arguments::try_parse_from(words).expect("well formed").command
         else {
             panic!("it is a mount");
         };
         assert!(mount.foreground && !mount.read_only);
-        assert_eq!(mount.properties, ["prefetch=none"]);
+        assert_eq!(mount.properties, ["prefetch=none", "pagecache=on"]);
         assert_eq!(mount.mountpoint, Some(PathBuf::from("/b")));
     }
 }

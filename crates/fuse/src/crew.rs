@@ -119,6 +119,11 @@ impl Crew {
         self.finished.wait_while(&mut state, |state| !state.finished);
     }
 
+    /// Whether there are more threads than stay when there is nothing to do.
+    pub(crate) fn is_large(&self) -> bool {
+        self.threads() > self.crewing.idle_max
+    }
+
     pub(crate) fn threads(&self) -> usize {
         self.state.lock().threads
     }

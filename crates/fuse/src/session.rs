@@ -22,6 +22,10 @@ use crate::request::{self, Malformed, Operation};
 /// Most bytes of data in one READ or WRITE: 256 pages, as many as the kernel allows by default.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
 
+/// A thread of a large crew gives the memory of a request longer than this back at once, since
+/// many of them would hold much that they may never need again.
+const KEPT_BYTES: usize = 64 << 10;
+
 /// Why a session could not begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -240,6 +244,9 @@ impl<F: Filesystem> Shared<F> {
                     self.answer(device, buffer.request(length), &mut scratch);
                     if self.context.crew.end() {
                         return;
+                    }
+                    if length > KEPT_BYTES && self.context.crew.is_large() {
+                        buffer = RequestBuffer::new(REQUEST_BYTES_MAX);
                     }
                 }
                 // NOENT: the request was taken back before it was read.

@@ -71,6 +71,8 @@ pub struct Pool {
     pub(crate) objects: Objects,
     pub(crate) flights: Flights,
     pub(crate) prefetches: AtomicU64,
+    /// Calls of readers to the origin for contents that are under way.
+    pub(crate) demand_fetches: AtomicU64,
     /// Space at the origin, and when it was told; `None` after a change.
     pub(crate) space: Mutex<Option<(Duration, SpaceUsage)>>,
     root: ObjectId,
@@ -102,6 +104,7 @@ impl Pool {
             objects: Objects::default(),
             flights: Flights::default(),
             prefetches: AtomicU64::new(0),
+            demand_fetches: AtomicU64::new(0),
             space: Mutex::default(),
             root: entry.object,
             tenants: Mutex::default(),

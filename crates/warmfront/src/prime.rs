@@ -26,6 +26,12 @@ const DEPTH_MAX: usize = 1024;
 const ERRORS_TOLD_MAX: usize = 16;
 /// Part of the ARC, in sixteenths, that priming may fill with contents.
 const FILL_SIXTEENTHS: u64 = 15;
+/// Longest wait between two batches for readers to be done.
+const FOREGROUND_WAIT_MAX: Duration = Duration::from_millis(200);
+/// A wait for readers looks again after this.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Any wait is cut into naps of this, so that a caller who stops is noticed.
+const NAP_MAX: Duration = Duration::from_millis(100);
 
 /// What to bring into the cache, and how.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -36,6 +42,16 @@ pub struct PrimeRequest {
     pub rate_bytes_per_second: Option<u64>,
     /// Only find out how much there is and how much of it fits.
     pub dry_run: bool,
+}
+
+impl PrimeRequest {
+    /// Time that reading so many bytes takes at least.
+    fn least_time(&self, bytes: u64) -> Duration {
+        match self.rate_bytes_per_second {
+            Some(rate) if rate > 0 => Duration::from_secs_f64(bytes as f64 / rate as f64),
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 /// How far priming has come.
@@ -265,14 +281,14 @@ impl Pool {
                 if batch.is_full() {
                     batch.finish().await;
                     let bytes_fetched = fetched.load(Ordering::Relaxed);
-                    self.keep_to_rate(started, bytes_fetched, request).await;
-                    let now = PrimeProgress {
+                    let reached = PrimeProgress {
                         files: report.files,
                         bytes_total: report.bytes_fitting,
                         bytes_done: done,
                         bytes_fetched,
                     };
-                    if progress(now).is_break() {
+                    let due = started + request.least_time(bytes_fetched);
+                    if self.wait_turn(due, || progress(reached)).await.is_break() {
                         report.interrupted = true;
                         report.bytes_fetched = bytes_fetched;
                         return;
@@ -299,15 +315,24 @@ impl Pool {
         file
     }
 
-    /// Waits until as much time has passed as the bytes may take.
-    async fn keep_to_rate(&self, started: Duration, bytes: u64, request: &PrimeRequest) {
-        let Some(rate) = request.rate_bytes_per_second.filter(|rate| *rate > 0) else {
-            return;
-        };
-        let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
-        let ahead = due.saturating_sub(self.now().saturating_sub(started));
-        if !ahead.is_zero() {
-            self.clock.sleep(ahead).await;
+    /// Waits until `due`, and until no reader waits for the origin, though not for long: a
+    /// foreground that is always busy slows priming down but does not stop it. `go_on` is asked
+    /// again and again meanwhile.
+    async fn wait_turn(
+        &self,
+        due: Duration,
+        mut go_on: impl FnMut() -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let patience_ends = self.now() + FOREGROUND_WAIT_MAX;
+        loop {
+            go_on()?;
+            let now = self.now();
+            let yields = self.demand_fetches.load(Ordering::Relaxed) > 0 && now < patience_ends;
+            let wait = due.saturating_sub(now).max(if yields { PAUSE } else { Duration::ZERO });
+            if wait.is_zero() {
+                return ControlFlow::Continue(());
+            }
+            self.clock.sleep(wait.min(NAP_MAX)).await;
         }
     }
 

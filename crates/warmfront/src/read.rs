@@ -1,6 +1,7 @@
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::answer::Cached;
@@ -215,6 +216,8 @@ impl OpenFile {
         let charged = self.pool.memory.charge(bytes as u64);
         let mut buffers: Vec<IoSliceMut<'_>> =
             records.iter_mut().map(|record| IoSliceMut::new(record.buffer_mut())).collect();
+        let _demand =
+            matches!(kind, arc::Kind::Demand).then(|| UnderWay::new(&self.pool.demand_fetches));
         let outcome = match self.origin_file().await {
             Ok(file) => {
                 let read = file.read(first * layout.record_bytes, &mut buffers).await;
@@ -273,6 +276,22 @@ impl OpenFile {
         if self.pool.memory.cache.insert(key, value, charge, now).is_err() {
             tenant.counters.add(Counter::UncachedTooLarge, 1);
         }
+    }
+}
+
+/// Counts itself for as long as it lives.
+struct UnderWay<'a>(&'a AtomicU64);
+
+impl<'a> UnderWay<'a> {
+    fn new(count: &'a AtomicU64) -> UnderWay<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        UnderWay(count)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

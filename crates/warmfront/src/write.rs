@@ -26,6 +26,7 @@ impl OpenFile {
     /// As the origin decides; what the range then holds is read from the origin again.
     pub async fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.pool.writable()?;
+        let _charged = self.pool.memory.charge(data.len() as u64);
         let end = offset.saturating_add(data.len() as u64);
         let _guard = self.object.ranges.exclusive(self.touched(offset, end)).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
@@ -48,6 +49,7 @@ impl OpenFile {
     /// As [`write`](OpenFile::write).
     pub async fn append(&self, data: &[u8]) -> Result<u64> {
         self.pool.writable()?;
+        let _charged = self.pool.memory.charge(data.len() as u64);
         let _guard = self.object.ranges.exclusive(0..u64::MAX).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
         let file = self.origin_file().await?;

@@ -3,9 +3,11 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::common::{Bench, READ, pattern, read};
 use futures::executor::block_on;
+use storage::Call;
 use warmfront::{PrimeProgress, PrimeReport, PrimeRequest};
 
 const RECORD: usize = 128 << 10;
@@ -89,6 +91,53 @@ fn a_rate_is_kept_to() {
     prime(&bench, slowly);
     let took = (storage::Clock::now(&*bench.clock) - started).as_secs_f64();
     assert!((1.5..=4.5).contains(&took), "40 MiB at 10 MiB a second took {took} s");
+}
+
+#[test]
+fn a_slow_rate_does_not_delay_the_end() {
+    let bench = Bench::new(&[], 64 << 20);
+    bench.put("file", &pattern(320 * RECORD, 1));
+    let calls = AtomicU64::new(0);
+    let stop = |progress: PrimeProgress| match progress.bytes_total {
+        0 => ControlFlow::Continue(()),
+        _ if calls.fetch_add(1, Ordering::Relaxed) < 3 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    };
+    let started = storage::Clock::now(&*bench.clock);
+    let slowly = PrimeRequest { rate_bytes_per_second: Some(1), ..request(false) };
+    assert!(block_on(bench.pool.prime(slowly, &stop)).expect("the top is there").interrupted);
+    let took = storage::Clock::now(&*bench.clock) - started;
+    assert!(took < Duration::from_secs(1), "it was noticed after {took:?}");
+}
+
+#[test]
+fn readers_go_first_but_do_not_stop_it() {
+    let bench = Bench::new(&["prefetch=none"], 64 << 20);
+    let wanted = bench.put("wanted", &pattern(RECORD, 1));
+    bench.put("file", &pattern(320 * RECORD, 2));
+    bench.put("other", &pattern(128 * RECORD, 3));
+    let alone = {
+        let started = storage::Clock::now(&*bench.clock);
+        prime(&bench, PrimeRequest { paths: vec![PathBuf::from("other")], ..request(false) });
+        storage::Clock::now(&*bench.clock) - started
+    };
+    assert_eq!(alone, Duration::ZERO, "nobody else reads");
+    bench.faults.hang(move |call| matches!(call, Call::Read { object, .. } if *object == wanted));
+    let file = bench.open("wanted", READ);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(&file, 0, RECORD));
+        while bench.faults.hanging() == 0 {
+            std::thread::yield_now();
+        }
+        let started = storage::Clock::now(&*bench.clock);
+        let report =
+            prime(&bench, PrimeRequest { paths: vec![PathBuf::from("file")], ..request(false) });
+        let took = storage::Clock::now(&*bench.clock) - started;
+        assert_eq!(report.bytes_fetched, 320 * RECORD as u64);
+        assert!(took >= Duration::from_millis(200), "it waited {took:?}");
+        bench.faults.release();
+        assert_eq!(reader.join().expect("it reads").len(), RECORD);
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::Zoned;
 use serde_json::Value;
 use warmfront::HumanSize;
 
@@ -70,7 +71,7 @@ macro_rules! column {
 
 /// All columns.
 pub(crate) const COLUMNS: &[Column] = &[
-    column!("time", "time of day, UTC", Kind::Time),
+    column!("time", "time of day", Kind::Time),
     column!("read", "accesses a second, of all kinds", Kind::Rate(&ALL)),
     column!("hits", "accesses a second that were answered from RAM", Kind::Rate(&["hits"])),
     column!("iohs", "accesses a second that joined a fetch under way", Kind::Rate(&["iohits"])),
@@ -205,7 +206,7 @@ impl Column {
     /// The value, as wide as the column unless it is exact.
     pub(crate) fn text(&self, sample: &Sample<'_>, exact: bool) -> String {
         let text = match (&self.kind, self.number(sample)) {
-            (Kind::Time, seconds) => time_of_day(seconds as u64),
+            (Kind::Time, _) => Zoned::now().strftime("%H:%M:%S").to_string(),
             (Kind::Share { whole, .. }, _) if sample.moved(whole) == 0 => "-".to_string(),
             (_, number) if exact => format!("{number:.0}"),
             (Kind::Size(_) | Kind::Available | Kind::ByteRate(_), number) => {
@@ -256,12 +257,6 @@ fn rounded(number: f64) -> String {
     }
 }
 
-/// Hours, minutes and seconds, UTC, of a time since 1970.
-fn time_of_day(seconds: u64) -> String {
-    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}", seconds % 60)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,7 +300,6 @@ mod tests {
                 column.name
             );
         }
-        assert_eq!(time_of_day(3_723), "01:02:03");
     }
 
     #[test]
