@@ -21,6 +21,7 @@
 
 mod balance;
 mod budget;
+mod buffers;
 mod cache;
 mod directory;
 mod ghost;
@@ -37,6 +38,7 @@ mod tenant;
 mod touch;
 
 pub use balance::CLASS_FLOOR;
+pub use buffers::{Arena, ArenaStatistics, Buffer, CHUNK_BYTES, OutOfMemory, PAGE_BYTES};
 pub use cache::{Cache, SHARDS_MAX};
 pub use ghost::Ghost;
 pub use list::{Class, List, Queue};

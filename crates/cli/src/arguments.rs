@@ -135,11 +135,13 @@ pub(crate) enum Command {
         /// Which pool
         target: Option<OsString>,
     },
-    /// What on this machine will be slow or not work, why, and what to do
+    /// What on this machine, or in this mount, will be slow or not work, why, and what to do
     Doctor {
         /// JSON: for programs
         #[arg(long)]
         json: bool,
+        /// Look at this mount as well
+        target: Option<OsString>,
     },
     /// A few hundred MB of this machine's files behind a slow origin: cold, then warm
     Demo(DemoArguments),

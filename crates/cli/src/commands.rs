@@ -51,7 +51,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::SetArcMax { size, target } => {
             status::set_ceiling(paths, &size, target.as_deref())?;
         }
-        Command::Doctor { json } => return Ok(doctor::doctor(json)),
+        Command::Doctor { json, target } => return doctor::doctor(paths, json, target.as_deref()),
         Command::Demo(arguments) => crate::demo::demo(&arguments)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();

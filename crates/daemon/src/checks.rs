@@ -152,6 +152,13 @@ impl Places {
     }
 }
 
+/// The origin of a pool that is being made, without links and detours.
+pub(crate) fn new_origin(path: &Path) -> Result<PathBuf, PlaceError> {
+    let (origin, _) = directory("origin", path)?;
+    readable("origin", &origin)?;
+    Ok(origin)
+}
+
 /// Names a missing mount point as the user did.
 fn as_given(error: PlaceError, given: &Path) -> PlaceError {
     match error {

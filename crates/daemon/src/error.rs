@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use warmfront::DatasetError;
 
+use crate::checks::PlaceError;
 use crate::line::LineError;
 use crate::paths::PathsError;
 use crate::pool_file::PoolFileError;
@@ -124,6 +125,9 @@ pub enum ControlError {
     /// The pool's settings cannot be used.
     #[error(transparent)]
     Settings(#[from] PoolFileError),
+    /// A directory cannot serve as an origin.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// There is no place for settings or sockets.
     #[error(transparent)]
     Paths(#[from] PathsError),

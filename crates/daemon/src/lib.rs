@@ -47,7 +47,7 @@ pub use mount::mount_in_foreground;
 pub use mountinfo::{MountEntry, mount_of, mounted_at, mounts};
 pub use paths::{POOL_NAME_BYTES_MAX, Paths, PathsError};
 pub use pool_file::{NewPool, PoolFile, PoolFileError, Settings};
-pub use pools::{PoolRow, create_pool, destroy_pool, list_pools};
+pub use pools::{PoolRow, Pools, create_pool, destroy_pool, list_pools};
 pub use request::{MountError, MountRequest, MountSource, Mounted};
 pub use target::{Target, create_dataset};
 pub use unmount::{Unmounted, unmount};

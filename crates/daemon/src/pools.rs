@@ -1,10 +1,11 @@
 use std::path::PathBuf;
 
+use crate::checks;
 use crate::client::Client;
 use crate::descriptor;
 use crate::error::ControlError;
 use crate::paths::Paths;
-use crate::pool_file::{NewPool, PoolFile};
+use crate::pool_file::{NewPool, PoolFile, PoolFileError};
 use crate::protocol::Descriptor;
 
 /// A pool, as `pool list` shows it.
@@ -22,21 +23,32 @@ pub struct PoolRow {
     pub daemon: Option<Descriptor>,
 }
 
-/// All pools: those that have settings and those that are mounted, by name.
+/// All pools, and what is wrong with the settings of others.
+#[derive(Debug, Default)]
+pub struct Pools {
+    /// Those that have settings and those that are mounted, by name.
+    pub rows: Vec<PoolRow>,
+    /// Settings files that cannot be used; their pools are left out unless they are mounted.
+    pub faults: Vec<PoolFileError>,
+}
+
+/// All pools.
 ///
 /// # Errors
-/// When one of the settings files is wrong, or a directory cannot be read.
-pub fn list_pools(paths: &Paths) -> Result<Vec<PoolRow>, ControlError> {
-    let mut rows = Vec::new();
+/// When a directory of settings or of daemons cannot be read.
+pub fn list_pools(paths: &Paths) -> Result<Pools, ControlError> {
+    let (mut rows, mut faults) = (Vec::new(), Vec::new());
     for name in PoolFile::names(paths)? {
-        let file = PoolFile::load(paths, &name)?;
-        rows.push(PoolRow {
-            name,
-            origin: file.settings.origin,
-            mountpoint: file.settings.mountpoint,
-            settings: Some(file.path),
-            daemon: None,
-        });
+        match PoolFile::load(paths, &name) {
+            Ok(file) => rows.push(PoolRow {
+                name,
+                origin: file.settings.origin,
+                mountpoint: file.settings.mountpoint,
+                settings: Some(file.path),
+                daemon: None,
+            }),
+            Err(fault) => faults.push(fault),
+        }
     }
     for found in descriptor::load_all(paths)? {
         if !Client::new(paths, found.clone()).is_alive() {
@@ -59,18 +71,25 @@ pub fn list_pools(paths: &Paths) -> Result<Vec<PoolRow>, ControlError> {
         row.daemon = Some(found);
     }
     rows.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(rows)
+    Ok(Pools { rows, faults })
 }
 
 /// Makes a pool: writes its settings file and returns where it is.
 ///
 /// # Errors
-/// When there is such a pool, mounted or not, or the settings are wrong.
+/// When there is such a pool, mounted or not, the origin is no directory that can be read, or the
+/// settings are wrong; then nothing is written.
 pub fn create_pool(paths: &Paths, pool: &NewPool) -> Result<PathBuf, ControlError> {
     if let Some(found) = mounted(paths, &pool.name) {
         return Err(ControlError::Mounted { pool: found.pool, mountpoint: found.mountpoint });
     }
-    Ok(PoolFile::create(paths, pool)?.path)
+    let origin = checks::new_origin(&pool.origin)?;
+    let mountpoint = pool.mountpoint.as_ref().map(std::path::absolute).transpose();
+    let mountpoint = mountpoint.map_err(|error| ControlError::System {
+        path: pool.mountpoint.clone().unwrap_or_default(),
+        error,
+    })?;
+    Ok(PoolFile::create(paths, &NewPool { origin, mountpoint, ..pool.clone() })?.path)
 }
 
 /// Removes a pool's settings file. The origin is not touched.

@@ -243,7 +243,7 @@ fn names_of_pools_are_made_unique(place: &Place) {
     let second = mount_in_background(&place.paths, &request).expect("another origin");
     assert_eq!(second.descriptor.pool, "slow-2");
     let pools = list_pools(&place.paths).expect("listed");
-    let names: Vec<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
+    let names: Vec<&str> = pools.rows.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(names, ["slow", "slow-2"]);
     assert!(matches!(Target::only(&place.paths), Err(ControlError::Ambiguous { .. })));
     unmount(&place.paths, OsStr::new("slow-2"), false).expect("by its name");
@@ -300,7 +300,7 @@ fn leave_a_dead_mount(place: &Place) {
     assert!(matches!(place.find(&place.fast), Err(ControlError::Dead { .. })));
     assert!(matches!(place.find(place.fast.join("file")), Err(ControlError::Dead { .. })));
     assert!(matches!(place.find("slow"), Err(ControlError::Dead { .. })));
-    assert!(list_pools(&place.paths).expect("listed").is_empty());
+    assert!(list_pools(&place.paths).expect("listed").rows.is_empty());
 }
 
 fn a_dead_mount_is_cleared_by_the_next(place: &Place) {
@@ -326,7 +326,7 @@ fn a_plain_umount_ends_the_daemon(place: &Place) {
     let mounted = place.mount();
     fuse::unmount(&place.fast, false).expect("nobody uses it");
     assert!(wait_until(|| !is_running(mounted.descriptor.pid)), "the daemon ends");
-    assert!(list_pools(&place.paths).expect("listed").is_empty());
+    assert!(list_pools(&place.paths).expect("listed").rows.is_empty());
     place.mount();
     place.unmount();
 }

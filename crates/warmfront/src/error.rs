@@ -16,6 +16,9 @@ pub enum EngineError {
     /// The path leads out of the pool or through something that is not a directory.
     #[error("{}: not a path inside the pool", .0.display())]
     BadPath(std::path::PathBuf),
+    /// There is no memory for what was to be read.
+    #[error(transparent)]
+    OutOfMemory(#[from] arc::OutOfMemory),
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,

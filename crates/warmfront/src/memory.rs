@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use arc::Cache;
+use arc::{Arena, Cache};
 use parking_lot::Mutex;
 
 use crate::answer::Cached;
@@ -10,13 +10,20 @@ use crate::key::Key;
 /// The cache is resized only when the other charges have moved by this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
 
+/// Part of the ceiling, as its divisor, that freed buffers may keep for those to come.
+const KEPT_SHARE: u64 = 64;
+/// Bounds of that part, in bytes.
+const KEPT_BYTES: std::ops::RangeInclusive<u64> = 2 << 20..=32 << 20;
+
 /// The RAM of all pools of a process: one ARC under one ceiling.
 ///
-/// Everything is paid out of the ceiling. What cannot be evicted (objects in use, reads under way)
-/// is charged first; the ARC has the rest.
+/// Everything is paid out of the ceiling. What cannot be evicted (objects in use, reads under way,
+/// what the arena keeps) is charged first; the ARC has the rest.
 #[derive(Debug)]
 pub struct Memory {
     pub(crate) cache: Cache<Key, Cached>,
+    /// Where the buffers of records come from.
+    pub(crate) arena: Arc<Arena>,
     ceiling_bytes: AtomicU64,
     /// Charges that are not the cache's.
     charged_bytes: AtomicU64,
@@ -36,7 +43,8 @@ impl Memory {
     /// An empty ARC that together with all else stays below `ceiling_bytes`.
     pub fn new(ceiling_bytes: u64) -> Arc<Memory> {
         Arc::new(Memory {
-            cache: Cache::new(&arc::Options::new(ceiling_bytes)),
+            cache: Cache::new(&arc::Options::new(rest(ceiling_bytes, 0))),
+            arena: Arena::new(kept_bytes_max(ceiling_bytes) as usize),
             ceiling_bytes: AtomicU64::new(ceiling_bytes),
             charged_bytes: AtomicU64::new(0),
             resized_at_bytes: Mutex::new(0),
@@ -53,6 +61,7 @@ impl Memory {
     pub fn set_ceiling_bytes(&self, ceiling_bytes: u64) {
         self.ceiling_bytes.store(ceiling_bytes, Ordering::Relaxed);
         self.resize(true);
+        self.arena.set_kept_bytes_max(kept_bytes_max(ceiling_bytes) as usize);
     }
 
     /// Bytes charged besides the cache: objects in use and reads under way.
@@ -96,9 +105,19 @@ impl Memory {
         };
         if at_once || charged.abs_diff(*resized_at) >= STEP_BYTES {
             *resized_at = charged;
-            self.cache.set_capacity(self.ceiling_bytes().saturating_sub(charged));
+            self.cache.set_capacity(rest(self.ceiling_bytes(), charged));
         }
     }
+}
+
+/// What the arena may keep under a ceiling.
+fn kept_bytes_max(ceiling_bytes: u64) -> u64 {
+    (ceiling_bytes / KEPT_SHARE).clamp(*KEPT_BYTES.start(), *KEPT_BYTES.end())
+}
+
+/// What is left for the cache under a ceiling, with so much charged for other things.
+fn rest(ceiling_bytes: u64, charged_bytes: u64) -> u64 {
+    ceiling_bytes.saturating_sub(charged_bytes).saturating_sub(kept_bytes_max(ceiling_bytes))
 }
 
 impl Drop for Charged<'_> {

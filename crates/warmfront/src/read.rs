@@ -210,8 +210,11 @@ impl OpenFile {
                 range.end - range.start
             })
             .collect();
-        let mut records: Vec<Record> =
-            lengths.iter().map(|length| Record::with_capacity(*length as usize)).collect();
+        let arena = &self.pool.memory.arena;
+        let mut records = lengths
+            .iter()
+            .map(|length| Record::with_capacity(arena, *length as usize))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         let bytes: usize = records.iter().map(Record::charged_bytes).sum();
         let charged = self.pool.memory.charge(bytes as u64);
         let mut buffers: Vec<IoSliceMut<'_>> =

@@ -1,28 +1,24 @@
-use aligned_vec::{AVec, ConstAlign};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Buffers start at multiples of this many bytes, and are as long, so that `O_DIRECT` takes them.
-pub(crate) const ALIGNMENT_BYTES: usize = 4096;
-
-type Bytes = AVec<u8, ConstAlign<ALIGNMENT_BYTES>>;
+use arc::{Arena, Buffer, OutOfMemory};
 
 /// The contents of one record. Never changes once it is shared; the last record of an object may
-/// be short.
-#[derive(Debug, Clone)]
+/// be short. Its buffer begins and ends at a page, so that `O_DIRECT` takes it.
+#[derive(Debug)]
 pub struct Record {
-    buffer: Bytes,
+    buffer: Buffer,
     length: usize,
 }
 
 impl Record {
-    /// A buffer for `capacity` bytes, rounded up to whole pages, with nothing in it yet.
-    pub(crate) fn with_capacity(capacity: usize) -> Record {
-        let capacity = capacity.next_multiple_of(ALIGNMENT_BYTES);
-        let mut buffer = Bytes::with_capacity(ALIGNMENT_BYTES, capacity);
-        buffer.resize(capacity, 0);
-        Record { buffer, length: 0 }
+    /// A buffer for `capacity` bytes, rounded up to whole pages, with no contents yet.
+    pub(crate) fn with_capacity(
+        arena: &Arc<Arena>,
+        capacity: usize,
+    ) -> Result<Record, OutOfMemory> {
+        Ok(Record { buffer: arena.buffer(capacity)?, length: 0 })
     }
 
     /// The whole buffer, to be filled.
@@ -42,14 +38,20 @@ impl Record {
     }
 
     /// A copy with `data` at `offset`, grown when it reaches further; a gap is zeros.
-    pub(crate) fn patched(&self, offset: usize, data: &[u8]) -> Record {
+    pub(crate) fn patched(
+        &self,
+        arena: &Arc<Arena>,
+        offset: usize,
+        data: &[u8],
+    ) -> Result<Record, OutOfMemory> {
         let end = offset + data.len();
         let length = self.length.max(end);
-        let mut record = Record::with_capacity(length);
+        let mut record = Record::with_capacity(arena, length)?;
         record.buffer[..self.length].copy_from_slice(self.bytes());
+        record.buffer[self.length..length].fill(0);
         record.buffer[offset..end].copy_from_slice(data);
         record.length = length;
-        record
+        Ok(record)
     }
 
     /// Bytes of RAM that the buffer takes.

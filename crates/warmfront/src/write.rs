@@ -150,15 +150,18 @@ impl OpenFile {
     fn follow_record(&self, layout: &Layout, number: u64, offset: usize, part: &[u8]) {
         let tenant = self.tenant();
         let key = self.key(layout, number);
-        let cache = &self.pool.memory.cache;
+        let (cache, arena) = (&self.pool.memory.cache, &self.pool.memory.arena);
         let known = layout.record_range(number);
         let known_bytes = known.end - known.start;
         match cache.peek(&key) {
             // A record that is shorter than the file has it was cut short by the origin.
             Some(Cached::Data(record)) if record.bytes().len() as u64 >= known_bytes => {
-                let value = Cached::Data(Arc::new(record.patched(offset, part)));
-                let bytes = value.charged_bytes() as u64;
-                if cache.replace(&key, value, bytes).is_err() {
+                let replaced = record.patched(arena, offset, part).is_ok_and(|record| {
+                    let value = Cached::Data(Arc::new(record));
+                    let bytes = value.charged_bytes() as u64;
+                    cache.replace(&key, value, bytes).is_ok()
+                });
+                if !replaced {
                     cache.remove(&key);
                 }
             }
@@ -168,8 +171,14 @@ impl OpenFile {
             }
             // A whole record, or all there is of the last one, is as good as read.
             None if offset == 0 && part.len() as u64 >= known_bytes => {
-                let record = Record::with_capacity(0).patched(0, part);
-                self.admit(&tenant, key, &Arc::new(record), arc::Kind::Demand, self.pool.now());
+                let filled = Record::with_capacity(arena, part.len()).map(|mut record| {
+                    record.buffer_mut()[..part.len()].copy_from_slice(part);
+                    record.set_length(part.len());
+                    Arc::new(record)
+                });
+                if let Ok(record) = filled {
+                    self.admit(&tenant, key, &record, arc::Kind::Demand, self.pool.now());
+                }
             }
             None => {}
         }

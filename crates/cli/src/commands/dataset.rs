@@ -6,6 +6,7 @@ use daemon::protocol::{Change, Changed, PropertyRow, Source};
 use daemon::{Paths, Target};
 use warmfront::Property;
 
+use crate::commands::pool::unless_faulty;
 use crate::commands::target;
 use crate::failure::{Failure, Result};
 use crate::format::{Form, json, print};
@@ -31,7 +32,21 @@ pub(crate) fn create(
 ) -> Result<()> {
     let changed = daemon::create_dataset(paths, dataset, path, properties)?;
     report(&format!("dataset {dataset} is made"), &changed);
+    if let Some(directory) = directory_of(paths, dataset)
+        && !directory.exists()
+    {
+        let directory = directory.display();
+        eprintln!("warmfront: note: there is no {directory} yet; its files will belong to it");
+    }
     Ok(())
+}
+
+/// Where the origin has the files of a dataset, as far as that is known.
+fn directory_of(paths: &Paths, dataset: &str) -> Option<PathBuf> {
+    let target = Target::find(paths, OsStr::new(dataset)).ok()?;
+    let pools = daemon::list_pools(paths).ok()?.rows;
+    let pool = pools.into_iter().find(|pool| pool.name == target.pool)?;
+    Some(pool.origin.join(target.dataset.path))
 }
 
 pub(crate) fn destroy(paths: &Paths, recursive: bool, dataset: &OsStr) -> Result<()> {
@@ -75,7 +90,7 @@ fn until_unmount(changed: &Changed) {
 }
 
 pub(crate) fn list(paths: &Paths, form: Form, text: Option<&OsStr>) -> Result<()> {
-    let mut rows = Vec::new();
+    let (mut rows, mut faults) = (Vec::new(), Vec::new());
     match text {
         Some(text) => {
             let target = target(paths, Some(text))?;
@@ -84,14 +99,16 @@ pub(crate) fn list(paths: &Paths, form: Form, text: Option<&OsStr>) -> Result<()
             rows.extend(target.datasets()?.into_iter().filter(|row| is_below(&row.name)));
         }
         None => {
-            for pool in daemon::list_pools(paths)? {
+            let pools = daemon::list_pools(paths)?;
+            faults = pools.faults;
+            for pool in pools.rows {
                 rows.extend(Target::find(paths, OsStr::new(&pool.name))?.datasets()?);
             }
         }
     }
     if form.json {
         print(&json(&rows));
-        return Ok(());
+        return unless_faulty(faults);
     }
     let mut table = Table::new(&["NAME", ">DATA", ">METADATA", "MOUNTPOINT", "PATH"]);
     for row in rows {
@@ -105,7 +122,7 @@ pub(crate) fn list(paths: &Paths, form: Form, text: Option<&OsStr>) -> Result<()
         ]);
     }
     print(&table.render(form));
-    Ok(())
+    unless_faulty(faults)
 }
 
 pub(crate) fn get(paths: &Paths, request: &Get, text: Option<&OsStr>) -> Result<()> {

@@ -1,12 +1,15 @@
+mod mounted;
+
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use daemon::{LimitSource, memory_limit};
+use daemon::{LimitSource, Paths, Target, memory_limit};
 use serde::Serialize;
 use warmfront::HumanSize;
 
 use crate::bars::coloured;
-use crate::failure::status;
+use crate::failure::{Result, status};
 use crate::format::{json, print};
 
 /// How a look at one thing went.
@@ -37,17 +40,20 @@ struct Machine {
     is_root: bool,
 }
 
-/// Looks at the machine, and says what will not work or be slow.
-pub(crate) fn doctor(as_json: bool) -> ExitCode {
+/// Looks at the machine, and at a mount if one is named, and says what will not work or be slow.
+pub(crate) fn doctor(paths: &Paths, as_json: bool, target: Option<&OsStr>) -> Result<ExitCode> {
     let machine =
         Machine { root: PathBuf::from("/"), is_root: rustix::process::geteuid().is_root() };
     let mut findings = machine.findings();
     findings.push(descriptors());
+    if let Some(target) = target {
+        findings.extend(mounted::findings(&Target::find(paths, target)?)?);
+    }
     print(&if as_json { json(&findings) } else { people(&findings) });
-    match findings.iter().any(|finding| finding.verdict == Verdict::Fail) {
+    Ok(match findings.iter().any(|finding| finding.verdict == Verdict::Fail) {
         true => ExitCode::from(status::FAILED),
         false => ExitCode::SUCCESS,
-    }
+    })
 }
 
 fn people(findings: &[Finding]) -> String {

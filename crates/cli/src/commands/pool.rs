@@ -1,12 +1,12 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use daemon::{NewPool, Paths, PoolRow, Target};
+use daemon::{NewPool, Paths, PoolFileError, PoolRow, Target};
 use serde::Serialize;
 
 use crate::arguments::PoolCommand;
 use crate::commands::{ceiling, settings, status};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::format::{Form, json, print};
 use crate::table::Table;
 
@@ -46,7 +46,11 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
             let file = daemon::create_pool(paths, &pool)?;
             print(&format!("pool {} is made; its settings are in {}\n", pool.name, file.display()));
         }
-        PoolCommand::List { form } => list(form, &daemon::list_pools(paths)?),
+        PoolCommand::List { form } => {
+            let pools = daemon::list_pools(paths)?;
+            list(form, &pools.rows);
+            return unless_faulty(pools.faults);
+        }
         PoolCommand::Status { json, pool } => show(paths, json, pool.as_deref())?,
         PoolCommand::Destroy { name } => {
             daemon::destroy_pool(paths, &name)?;
@@ -54,6 +58,12 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Fails, after all that could be listed was, when some settings could not be read.
+pub(crate) fn unless_faulty(faults: Vec<PoolFileError>) -> Result<()> {
+    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    if told.is_empty() { Ok(()) } else { Err(Failure::new(told.join("\nwarmfront: "))) }
 }
 
 fn list(form: Form, rows: &[PoolRow]) {
@@ -77,7 +87,7 @@ fn list(form: Form, rows: &[PoolRow]) {
 }
 
 fn show(paths: &Paths, as_json: bool, pool: Option<&OsStr>) -> Result<()> {
-    let rows = daemon::list_pools(paths)?;
+    let rows = daemon::list_pools(paths)?.rows;
     let Some(pool) = pool else {
         for row in rows.iter().filter(|row| row.daemon.is_some()) {
             status::show(&Target::find(paths, OsStr::new(&row.name))?, as_json)?;

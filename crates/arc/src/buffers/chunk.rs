@@ -1,0 +1,93 @@
+use std::ops::Range;
+
+use crate::buffers::pages::{PAGES, Pages};
+use crate::buffers::region::{OutOfMemory, Region};
+
+/// Bytes of a page: buffers begin and end at multiples of this.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Bytes of a chunk: one huge page on most machines.
+pub const CHUNK_BYTES: usize = PAGES * PAGE_BYTES;
+
+/// Memory that is cut into runs of pages.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    region: Region,
+    used: Pages,
+    /// What may take memory: all that is used, and what is kept.
+    resident: Pages,
+    /// The system may make it one huge page: it is then resident as a whole.
+    huge: bool,
+}
+
+impl Chunk {
+    /// Nothing in use. Whatever is touched first makes a `huge` chunk resident as a whole.
+    pub fn new(huge: bool) -> Result<Self, OutOfMemory> {
+        let region = Region::new(CHUNK_BYTES)?;
+        let huge = huge && region.prefer_huge_pages(true);
+        let resident = if huge { Pages::ALL } else { Pages::NONE };
+        Ok(Self { region, used: Pages::NONE, resident, huge })
+    }
+
+    /// Address of a page.
+    pub fn page(&self, page: usize) -> std::ptr::NonNull<u8> {
+        self.region.at(page * PAGE_BYTES)
+    }
+
+    /// Free pages in the longest run.
+    pub fn longest_run(&self) -> usize {
+        Pages::ALL.without(self.used).runs().map(|run| run.len()).max().unwrap_or(0)
+    }
+
+    /// Takes the shortest run of at least `pages` pages, or what it needs of it.
+    pub fn take(&mut self, pages: usize) -> Option<Range<usize>> {
+        let free = Pages::ALL.without(self.used);
+        let run = free.runs().filter(|run| run.len() >= pages).min_by_key(Range::len)?;
+        let taken = run.start..run.start + pages;
+        let set = Pages::of(taken.clone());
+        self.used = self.used.with(set);
+        self.resident = self.resident.with(set);
+        Some(taken)
+    }
+
+    /// Takes a run back.
+    pub fn give(&mut self, run: Range<usize>) {
+        let set = Pages::of(run);
+        assert!(self.used.common(set) == set, "pages come back that were not in use");
+        self.used = self.used.without(set);
+    }
+
+    pub fn is_free(&self) -> bool {
+        self.used.is_empty()
+    }
+
+    pub fn used_bytes(&self) -> usize {
+        self.used.count() * PAGE_BYTES
+    }
+
+    /// Bytes that are resident and not in use.
+    pub fn kept_bytes(&self) -> usize {
+        self.resident.without(self.used).count() * PAGE_BYTES
+    }
+
+    /// Gives the memory of all free pages back to the system.
+    pub fn purge(&mut self) {
+        if self.huge {
+            // Or the system would put the huge page together again.
+            self.region.prefer_huge_pages(false);
+            self.huge = false;
+        }
+        for run in self.resident.without(self.used).runs() {
+            self.region.discard(run.start * PAGE_BYTES..run.end * PAGE_BYTES);
+        }
+        self.resident = self.used;
+    }
+
+    pub fn validate(&self) -> Result<(), String> {
+        if self.used.without(self.resident).is_empty() {
+            Ok(())
+        } else {
+            Err("pages in use that are not taken for resident".to_string())
+        }
+    }
+}

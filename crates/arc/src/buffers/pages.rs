@@ -1,0 +1,118 @@
+use std::ops::Range;
+
+/// Pages of one chunk.
+pub(crate) const PAGES: usize = 512;
+
+const WORDS: usize = PAGES / 64;
+
+/// A set of the pages of one chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pages([u64; WORDS]);
+
+impl Pages {
+    pub const NONE: Self = Self([0; WORDS]);
+    pub const ALL: Self = Self([u64::MAX; WORDS]);
+
+    pub fn of(range: Range<usize>) -> Self {
+        let mut words = [0; WORDS];
+        for (index, word) in words.iter_mut().enumerate() {
+            let from = range.start.clamp(index * 64, (index + 1) * 64) - index * 64;
+            let to = range.end.clamp(index * 64, (index + 1) * 64) - index * 64;
+            if from < to {
+                *word = (u64::MAX >> (64 - (to - from))) << from;
+            }
+        }
+        Self(words)
+    }
+
+    pub fn count(self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    pub fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+
+    pub fn with(self, other: Self) -> Self {
+        self.zip(other, |a, b| a | b)
+    }
+
+    pub fn without(self, other: Self) -> Self {
+        self.zip(other, |a, b| a & !b)
+    }
+
+    pub fn common(self, other: Self) -> Self {
+        self.zip(other, |a, b| a & b)
+    }
+
+    fn zip(self, other: Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        Self(std::array::from_fn(|index| combine(self.0[index], other.0[index])))
+    }
+
+    /// The maximal runs of pages in the set, in order.
+    pub fn runs(self) -> impl Iterator<Item = Range<usize>> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let start = self.next(at, true)?;
+            let end = self.next(start, false).unwrap_or(PAGES);
+            at = end;
+            Some(start..end)
+        })
+    }
+
+    /// The first page from `at` on that is in the set, or is not.
+    fn next(self, at: usize, is_in: bool) -> Option<usize> {
+        let mut index = at / 64;
+        let mut skipped = u64::MAX.checked_shl((at % 64) as u32).unwrap_or(0);
+        while index < WORDS {
+            let word = if is_in { self.0[index] } else { !self.0[index] } & skipped;
+            if word != 0 {
+                return Some(index * 64 + word.trailing_zeros() as usize);
+            }
+            skipped = u64::MAX;
+            index += 1;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ranges_become_runs_again() {
+        for range in [0..1, 0..64, 63..65, 5..512, 0..512, 511..512] {
+            let pages = Pages::of(range.clone());
+            assert_eq!(pages.count(), range.len());
+            assert_eq!(pages.runs().collect::<Vec<_>>(), [range]);
+        }
+        assert_eq!(Pages::of(7..7), Pages::NONE);
+        assert_eq!(Pages::NONE.runs().count(), 0);
+        assert!(Pages::ALL.runs().eq(std::iter::once(0..512)));
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_those_of_a_plain_list(cuts in prop::collection::vec(0..=PAGES, 0..12)) {
+            let mut cuts = cuts;
+            cuts.sort_unstable();
+            let mut pages = Pages::NONE;
+            let mut plain = vec![false; PAGES];
+            for pair in cuts.chunks_exact(2) {
+                pages = pages.with(Pages::of(pair[0]..pair[1]));
+                plain[pair[0]..pair[1]].fill(true);
+            }
+            let mut seen = vec![false; PAGES];
+            let mut last_end = None;
+            for run in pages.runs() {
+                prop_assert!(last_end < Some(run.start), "runs do not touch");
+                last_end = Some(run.end);
+                seen[run].fill(true);
+            }
+            prop_assert_eq!(seen, plain);
+        }
+    }
+}
