@@ -37,7 +37,7 @@ pub struct Location {
     pub list: List,
     /// Payload bytes.
     pub bytes: u64,
-    /// When it came into the cache, on the caller's clock, to the millisecond.
+    /// When it came into the cache, on the caller's clock, to the second.
     pub inserted_at: Duration,
     /// Accesses after the first; a burst counts once; at most 255 are counted.
     pub hits: u8,
@@ -56,21 +56,24 @@ pub(crate) struct Record<K, V> {
     pub value: V,
     pub bytes: u64,
     pub touch: Touch,
-    pub inserted_ms: u64,
-    pub tenant: u32,
+    pub inserted_s: u32,
+    pub tenant: u16,
     pub list: List,
 }
+
+// Beside key and value a record takes 32 bytes, and its two links 8.
+const _: () = assert!(size_of::<Record<u64, u64>>() == 48);
 
 impl<K, V> Record<K, V> {
     pub fn location(&self) -> Location {
         Location {
             list: self.list,
             bytes: self.bytes,
-            inserted_at: Duration::from_millis(self.inserted_ms),
+            inserted_at: Duration::from_secs(self.inserted_s.into()),
             hits: self.touch.hits(),
             referenced: self.touch.referenced(),
             prefetched: self.touch.prefetched(),
-            tenant: self.tenant,
+            tenant: self.tenant.into(),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! [`Slab`]: items in one dense array, each standing on exactly one of a few linked lists.
+//! [`Slab`]: items in dense slots, each standing on exactly one of a few linked lists.
 //!
-//! Links are 32-bit slot numbers. The array is kept dense (removing an item moves the last one
-//! into the hole), so that memory follows the number of items down as well as up.
+//! Links are 32-bit slot numbers. Slots are kept dense (removing an item moves the last one into
+//! the hole) and come in pages, so that memory follows the number of items down as well as up, and
+//! growing copies nothing.
 
 use crate::list::{LISTS, List};
 
@@ -11,8 +12,9 @@ const NIL: u32 = u32::MAX;
 /// Most items that a slab can hold.
 pub(crate) const ITEMS_MAX: usize = (u32::MAX - 1) as usize;
 
-/// Slots that are allocated beyond the items at least, and kept when shrinking.
-const SLACK_SLOTS: usize = 16;
+/// Slots of a page.
+const PAGE_SLOTS: usize = 1 << PAGE_SHIFT;
+const PAGE_SHIFT: u32 = 8;
 
 /// What a slab asks of its items.
 pub(crate) trait Item {
@@ -49,22 +51,24 @@ const EMPTY: Ends = Ends { head: NIL, tail: NIL, items: 0, bytes: 0 };
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    nodes: Vec<Node<T>>,
+    /// All full but the last one, which is never empty; behind it may stand one empty page, so
+    /// that an item that comes and goes does not make and free a page each time.
+    pages: Vec<Vec<Node<T>>>,
+    items: usize,
     lists: [Ends; LISTS],
 }
 
 impl<T: Item> Slab<T> {
-    /// Memory per item in the worst case, bytes: growth and shrinking keep the array's spare
-    /// slots at or below a quarter of the items (plus [`SLACK_SLOTS`]).
-    pub const ITEM_BYTES: u64 = (size_of::<Node<T>>() + size_of::<Node<T>>().div_ceil(4)) as u64;
+    /// Memory per item, bytes, but for at most two pages.
+    pub const ITEM_BYTES: u64 = size_of::<Node<T>>() as u64;
 
     pub const fn new() -> Self {
-        Self { nodes: Vec::new(), lists: [EMPTY; LISTS] }
+        Self { pages: Vec::new(), items: 0, lists: [EMPTY; LISTS] }
     }
 
     /// Number of items.
     pub fn len(&self) -> usize {
-        self.nodes.len()
+        self.items
     }
 
     /// Number of items on `list`.
@@ -95,7 +99,7 @@ impl<T: Item> Slab<T> {
 
     /// Changes an item; sums follow its bytes. Its list must stay.
     pub fn update<R>(&mut self, slot: u32, change: impl FnOnce(&mut T) -> R) -> R {
-        let item = &mut self.nodes[slot as usize].item;
+        let item = &mut self.node_mut(slot).item;
         let (list, before) = (item.list(), item.bytes());
         let result = change(item);
         let after = item.bytes();
@@ -106,12 +110,14 @@ impl<T: Item> Slab<T> {
 
     /// Puts an item at the young end of its list.
     pub fn push(&mut self, item: T) -> u32 {
-        assert!(self.nodes.len() < ITEMS_MAX, "slab is full");
-        if self.nodes.len() == self.nodes.capacity() {
-            self.nodes.reserve_exact((self.nodes.len() / 8).max(SLACK_SLOTS));
+        assert!(self.items < ITEMS_MAX, "slab is full");
+        let page = self.items >> PAGE_SHIFT;
+        if page == self.pages.len() {
+            self.pages.push(Vec::with_capacity(PAGE_SLOTS));
         }
-        let slot = self.nodes.len() as u32;
-        self.nodes.push(Node { item, prev: NIL, next: NIL });
+        let slot = self.items as u32;
+        self.pages[page].push(Node { item, prev: NIL, next: NIL });
+        self.items += 1;
         self.link(slot);
         slot
     }
@@ -120,40 +126,44 @@ impl<T: Item> Slab<T> {
     /// number `slot`, if one had to move.
     pub fn remove(&mut self, slot: u32) -> (T, Option<u32>) {
         self.unlink(slot);
-        let item = self.nodes.swap_remove(slot as usize).item;
-        let last = self.nodes.len() as u32;
-        let moved = (last != slot).then_some(last);
-        if moved.is_some() {
-            let (prev, next) = (self.node(slot).prev, self.node(slot).next);
-            self.join(self.get(slot).list(), prev, slot);
-            self.join(self.get(slot).list(), slot, next);
+        self.items -= 1;
+        let last = self.items as u32;
+        let page = self.items >> PAGE_SHIFT;
+        let Some(moving) = self.pages[page].pop() else { panic!("page {page} has no last slot") };
+        self.pages.truncate(page + 1);
+        if slot == last {
+            return (moving.item, None);
         }
-        let spare = self.nodes.capacity() - self.nodes.len();
-        if spare > self.nodes.len() / 4 + SLACK_SLOTS {
-            self.nodes.shrink_to(self.nodes.len() + self.nodes.len() / 8 + SLACK_SLOTS);
-        }
-        (item, moved)
+        let removed = std::mem::replace(self.node_mut(slot), moving);
+        let (prev, next) = (self.node(slot).prev, self.node(slot).next);
+        self.join(self.get(slot).list(), prev, slot);
+        self.join(self.get(slot).list(), slot, next);
+        (removed.item, Some(last))
     }
 
     /// Moves an item to the young end of `list`.
     pub fn move_to(&mut self, slot: u32, list: List) {
         self.unlink(slot);
-        self.nodes[slot as usize].item.set_list(list);
+        self.node_mut(slot).item.set_list(list);
         self.link(slot);
     }
 
     fn node(&self, slot: u32) -> &Node<T> {
-        &self.nodes[slot as usize]
+        &self.pages[(slot >> PAGE_SHIFT) as usize][slot as usize % PAGE_SLOTS]
+    }
+
+    fn node_mut(&mut self, slot: u32) -> &mut Node<T> {
+        &mut self.pages[(slot >> PAGE_SHIFT) as usize][slot as usize % PAGE_SLOTS]
     }
 
     /// Makes `prev` and `next` neighbours on `list`; `NIL` stands for the list's end.
     fn join(&mut self, list: List, prev: u32, next: u32) {
         match some(prev) {
-            Some(prev) => self.nodes[prev as usize].next = next,
+            Some(prev) => self.node_mut(prev).next = next,
             None => self.lists[list.index()].head = next,
         }
         match some(next) {
-            Some(next) => self.nodes[next as usize].prev = prev,
+            Some(next) => self.node_mut(next).prev = prev,
             None => self.lists[list.index()].tail = prev,
         }
     }
@@ -184,13 +194,16 @@ impl<T: Item> Slab<T> {
             let ends = self.lists[list.index()];
             let (mut items, mut bytes, mut prev, mut slot) = (0, 0, NIL, ends.head);
             while let Some(at) = some(slot) {
-                let node = self.nodes.get(at as usize).ok_or(format!("{list:?}: bad link {at}"))?;
+                if at as usize >= self.items {
+                    return Err(format!("{list:?}: bad link {at}"));
+                }
+                let node = self.node(at);
                 if node.prev != prev || node.item.list() != list {
                     return Err(format!("{list:?}: slot {at} has a wrong back link or list"));
                 }
                 items += 1;
                 bytes += node.item.bytes();
-                if items > self.nodes.len() as u64 {
+                if items > self.items as u64 {
                     return Err(format!("{list:?}: the links run in a circle"));
                 }
                 (prev, slot) = (at, node.next);
@@ -200,12 +213,18 @@ impl<T: Item> Slab<T> {
             }
             linked += items;
         }
-        if linked != self.nodes.len() as u64 {
-            return Err(format!("{linked} items on lists, {} slots", self.nodes.len()));
+        if linked != self.items as u64 {
+            return Err(format!("{linked} items on lists, {} slots", self.items));
         }
-        let allowed = self.nodes.len() + self.nodes.len() / 4 + SLACK_SLOTS;
-        if self.nodes.capacity() > allowed.max(SLACK_SLOTS) {
-            return Err(format!("{} slots allocated, {allowed} allowed", self.nodes.capacity()));
+        let pages = self.items.div_ceil(PAGE_SLOTS);
+        if !(pages..=pages + 1).contains(&self.pages.len()) {
+            return Err(format!("{} pages for {} items", self.pages.len(), self.items));
+        }
+        for (number, page) in self.pages.iter().enumerate() {
+            let items = (self.items - (number * PAGE_SLOTS).min(self.items)).min(PAGE_SLOTS);
+            if page.len() != items || page.capacity() != PAGE_SLOTS {
+                return Err(format!("page {number}: {} of {} slots", page.len(), page.capacity()));
+            }
         }
         Ok(())
     }
@@ -269,7 +288,7 @@ mod tests {
         }
         while slab.len() > 0 {
             slab.remove(slab.head(MRU).unwrap());
-            assert!(slab.nodes.capacity() <= slab.len() + slab.len() / 4 + SLACK_SLOTS);
+            assert!(slab.pages.len() <= slab.len().div_ceil(PAGE_SLOTS) + 1);
         }
     }
 }

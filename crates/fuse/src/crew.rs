@@ -14,9 +14,14 @@ pub struct Crewing {
     pub idle_max: usize,
 }
 
+/// Bounds of the threads that stay by default. The kernel wakes the one that has slept longest,
+/// so more than there are processors only means that each request finds colder caches.
+const IDLE: std::ops::RangeInclusive<usize> = 2..=16;
+
 impl Default for Crewing {
     fn default() -> Crewing {
-        Crewing { threads_max: 128, idle_max: 4 }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Crewing { threads_max: 128, idle_max: processors.clamp(*IDLE.start(), *IDLE.end()) }
     }
 }
 

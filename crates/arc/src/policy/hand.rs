@@ -24,7 +24,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             }
             let record = self.take(slot);
             let prefetched = record.touch.prefetched();
-            let counters = &mut self.tenants.get_mut(record.tenant).plain;
+            let counters = &mut self.tenants.get_mut(record.tenant.into()).plain;
             counters.evictions += 1;
             counters.evicted_bytes += record.bytes;
             counters.prefetch_wasted += u64::from(prefetched);
