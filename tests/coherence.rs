@@ -246,3 +246,66 @@ fn a_log_that_grows() {
         }
     });
 }
+
+/// A log is rotated at the origin while the mount knows both names; what is appended goes to the
+/// new file, and nothing of the old one is shown under the old name.
+#[test]
+fn a_rotated_log_is_appended_to_under_its_own_name() {
+    require!(Requirement::Fuse);
+    let mut mount = mount("open", "off");
+    let (origin, at) = (mount.origin().to_owned(), |name: &str| mount.join(name));
+    fs::write(origin.join("log"), "old\n").unwrap();
+    assert_eq!(read(&at("log")), b"old\n");
+    fs::rename(origin.join("log"), origin.join("log.1")).unwrap();
+    fs::write(origin.join("log"), "new\n").unwrap();
+    assert_eq!(read(&at("log.1")), b"old\n");
+    let mut log = File::options().append(true).open(at("log")).unwrap();
+    std::io::Write::write_all(&mut log, b"appended\n").unwrap();
+    drop(log);
+    assert_eq!(read(&at("log")), b"new\nappended\n");
+    assert_eq!(fs::read(origin.join("log")).unwrap(), b"new\nappended\n");
+    assert_eq!(fs::read(origin.join("log.1")).unwrap(), b"old\n");
+    mount.unmount();
+}
+
+#[test]
+fn names_that_were_exchanged_at_the_origin() {
+    require!(Requirement::Fuse);
+    let mut mount = mount("open", "off");
+    let origin = mount.origin().to_owned();
+    for name in ["a", "b"] {
+        fs::write(origin.join(name), name).unwrap();
+        assert_eq!(read(&mount.join(name)), name.as_bytes());
+    }
+    for round in 0..5 {
+        fs::rename(origin.join("a"), origin.join("between")).unwrap();
+        fs::rename(origin.join("b"), origin.join("a")).unwrap();
+        fs::rename(origin.join("between"), origin.join("b")).unwrap();
+        for name in ["a", "b"] {
+            let expected = fs::read(origin.join(name)).unwrap();
+            assert_eq!(read(&mount.join(name)), expected, "{name} in round {round}");
+        }
+    }
+    mount.unmount();
+}
+
+#[test]
+fn directories_that_took_the_place_of_others_at_the_origin() {
+    require!(Requirement::Fuse);
+    let mut mount = mount("open", "off");
+    let origin = mount.origin().to_owned();
+    for name in ["first", "second"] {
+        fs::create_dir(origin.join(name)).unwrap();
+        fs::write(origin.join(name).join("file"), name).unwrap();
+        assert_eq!(read(&mount.join(name).join("file")), name.as_bytes());
+    }
+    fs::rename(origin.join("first"), origin.join("third")).unwrap();
+    fs::rename(origin.join("second"), origin.join("first")).unwrap();
+    // Of the directories on the way, names are believed for a second.
+    std::thread::sleep(Duration::from_millis(1200));
+    assert_eq!(read(&mount.join("first/file")), b"second");
+    assert_eq!(read(&mount.join("third/file")), b"first");
+    let gone = fs::read(mount.join("second/file")).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    mount.unmount();
+}

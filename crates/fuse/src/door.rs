@@ -113,7 +113,25 @@ impl Door {
 
     fn attributes(&self, call: &Call, handle: Option<u64>) -> Result<Attributed> {
         let file = handle.and_then(|handle| self.files.get(handle));
-        wait(self.pool.attributes(self.object(call.node), file.as_deref()))
+        self.wait(call, self.pool.attributes(self.object(call.node), file.as_deref()))
+    }
+
+    /// Waits for a call of the engine on this thread.
+    fn wait<T>(
+        &self,
+        call: &Call,
+        done: impl Future<Output = std::result::Result<T, EngineError>>,
+    ) -> Result<T> {
+        block_on(done).map_err(|error| self.failed(call, error))
+    }
+
+    /// What to answer to a call that failed. When a name has come to lead elsewhere, the kernel
+    /// looks the whole path up again; that must not be answered from the cache.
+    fn failed(&self, call: &Call, error: EngineError) -> Errno {
+        if error.is_stale() {
+            self.pool.distrust_path(self.object(call.node));
+        }
+        errno(error)
     }
 
     /// Takes set-id bits away, as the kernel asks when the caller may not keep them.
@@ -155,7 +173,7 @@ impl Filesystem for Door {
                 Duration::ZERO => Err(Errno::NOENT),
                 ttl => Ok(Entry::negative(ttl)),
             },
-            Err(error) => Err(errno(error)),
+            Err(error) => Err(self.failed(call, error)),
         }
     }
 
@@ -185,17 +203,17 @@ impl Filesystem for Door {
             self.clear_set_id(object, file.as_deref())?;
         }
         let change = convert::change(wire);
-        let known = wait(self.pool.set_attributes(object, file.as_deref(), change))?;
+        let known = self.wait(call, self.pool.set_attributes(object, file.as_deref(), change))?;
         Ok((convert::attr(object.0, &known.attributes), known.ttl))
     }
 
     fn readlink(&self, call: &Call) -> Result<Vec<u8>> {
-        Ok(wait(self.pool.read_link(self.object(call.node)))?.as_bytes().to_vec())
+        Ok(self.wait(call, self.pool.read_link(self.object(call.node)))?.as_bytes().to_vec())
     }
 
     fn symlink(&self, call: &Call, name: &OsStr, target: &OsStr) -> Result<Entry> {
         let node = self.named(call, name, 0o777, 0);
-        Ok(self.entry(&wait(self.pool.symlink(node, target))?))
+        Ok(self.entry(&self.wait(call, self.pool.symlink(node, target))?))
     }
 
     fn mknod(&self, call: &Call, name: &OsStr, arguments: &MknodIn) -> Result<Entry> {
@@ -209,20 +227,20 @@ impl Filesystem for Door {
             _ => return Err(Errno::INVAL),
         };
         let node = self.named(call, name, arguments.mode, arguments.umask);
-        Ok(self.entry(&wait(self.pool.make_node(node, kind))?))
+        Ok(self.entry(&self.wait(call, self.pool.make_node(node, kind))?))
     }
 
     fn mkdir(&self, call: &Call, name: &OsStr, arguments: &MkdirIn) -> Result<Entry> {
         let node = self.named(call, name, arguments.mode, arguments.umask);
-        Ok(self.entry(&wait(self.pool.make_directory(node))?))
+        Ok(self.entry(&self.wait(call, self.pool.make_directory(node))?))
     }
 
     fn unlink(&self, call: &Call, name: &OsStr) -> Result<()> {
-        wait(self.pool.unlink(self.object(call.node), name))
+        self.wait(call, self.pool.unlink(self.object(call.node), name))
     }
 
     fn rmdir(&self, call: &Call, name: &OsStr) -> Result<()> {
-        wait(self.pool.remove_directory(self.object(call.node), name))
+        self.wait(call, self.pool.remove_directory(self.object(call.node), name))
     }
 
     fn rename(
@@ -235,12 +253,12 @@ impl Filesystem for Door {
     ) -> Result<()> {
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::INVAL)?;
         let (parent, new_parent) = (self.object(call.node), self.object(new_parent));
-        wait(self.pool.rename(parent, name, new_parent, new_name, flags))
+        self.wait(call, self.pool.rename(parent, name, new_parent, new_name, flags))
     }
 
     fn link(&self, call: &Call, node: u64, name: &OsStr) -> Result<Entry> {
         let parent = self.object(call.node);
-        Ok(self.entry(&wait(self.pool.link(self.object(node), parent, name))?))
+        Ok(self.entry(&self.wait(call, self.pool.link(self.object(node), parent, name))?))
     }
 
     fn open(&self, call: &Call, arguments: &OpenIn) -> Result<Opened> {
@@ -249,7 +267,7 @@ impl Filesystem for Door {
             self.clear_set_id(object, None)?;
         }
         let mode = convert::open_mode(arguments.flags);
-        Ok(self.opened(wait(self.pool.open_file(object, mode))?))
+        Ok(self.opened(self.wait(call, self.pool.open_file(object, mode))?))
     }
 
     fn create(&self, call: &Call, name: &OsStr, arguments: &CreateIn) -> Result<(Entry, Opened)> {
@@ -262,8 +280,8 @@ impl Filesystem for Door {
                 if arguments.flags & open_flags::EXCLUSIVE == 0
                     && errno(error.clone()) == Errno::EXIST =>
             {
-                let found = wait(self.pool.lookup(node.parent, name))?;
-                let opened = wait(self.pool.open_file(found.object, mode));
+                let found = self.wait(call, self.pool.lookup(node.parent, name))?;
+                let opened = self.wait(call, self.pool.open_file(found.object, mode));
                 let file = opened.inspect_err(|_| self.pool.forget(found.object, 1))?;
                 Ok((self.entry(&found), self.opened(file)))
             }
@@ -349,22 +367,22 @@ impl Filesystem for Door {
             XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno::INVAL),
         };
-        wait(self.pool.set_xattr(object, name, value, mode))?;
+        self.wait(call, self.pool.set_xattr(object, name, value, mode))?;
         if extended & SETXATTR_ACL_KILL_SGID != 0 {
-            let known = wait(self.pool.attributes(object, None))?;
+            let known = self.wait(call, self.pool.attributes(object, None))?;
             let permissions = known.attributes.permissions & !convert::SET_GROUP;
             let change = SetAttributes { permissions: Some(permissions), ..Default::default() };
-            wait(self.pool.set_attributes(object, None, change))?;
+            self.wait(call, self.pool.set_attributes(object, None, change))?;
         }
         Ok(())
     }
 
     fn getxattr(&self, call: &Call, name: &OsStr) -> Result<Vec<u8>> {
-        Ok(wait(self.pool.xattr(self.object(call.node), name))?.to_vec())
+        Ok(self.wait(call, self.pool.xattr(self.object(call.node), name))?.to_vec())
     }
 
     fn listxattr(&self, call: &Call) -> Result<Vec<u8>> {
-        let names = wait(self.pool.xattrs(self.object(call.node)))?;
+        let names = self.wait(call, self.pool.xattrs(self.object(call.node)))?;
         let mut bytes = Vec::new();
         for name in names.iter() {
             bytes.extend_from_slice(name.as_bytes());
@@ -374,11 +392,11 @@ impl Filesystem for Door {
     }
 
     fn removexattr(&self, call: &Call, name: &OsStr) -> Result<()> {
-        wait(self.pool.remove_xattr(self.object(call.node), name))
+        self.wait(call, self.pool.remove_xattr(self.object(call.node), name))
     }
 
     fn opendir(&self, call: &Call, _: &OpenIn) -> Result<Opened> {
-        let open = wait(self.pool.open_directory(self.object(call.node)))?;
+        let open = self.wait(call, self.pool.open_directory(self.object(call.node)))?;
         let directory = Directory { open, begun: AtomicBool::new(false) };
         let handle = self.directories.open(Arc::new(directory));
         Ok(Opened { handle, flags: OpenFlags::empty() })
@@ -417,7 +435,7 @@ impl Filesystem for Door {
     }
 
     fn fsyncdir(&self, call: &Call, _: u64, _: bool) -> Result<()> {
-        wait(self.pool.sync_directory(self.object(call.node)))
+        self.wait(call, self.pool.sync_directory(self.object(call.node)))
     }
 
     fn fallocate(&self, _: &Call, arguments: &FallocateIn) -> Result<()> {

@@ -52,6 +52,7 @@ impl Pool {
             self.writable()?;
         }
         let object = &self.object(id)?;
+        self.moves.told(id).await;
         let properties = self.properties(object);
         let coherence = properties.coherence;
         if coherence == Coherence::Open || !object.version().is_trusted(coherence, self.now()) {

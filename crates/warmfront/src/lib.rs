@@ -23,6 +23,7 @@ mod key;
 mod lookup;
 mod memory;
 mod meter;
+mod moves;
 mod names;
 mod object;
 mod objects;

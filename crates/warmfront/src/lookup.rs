@@ -2,7 +2,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::{Attributes, Entry, ObjectId, OriginError, SetAttributes, SpaceUsage};
+use storage::{Attributes, Entry, Kind, ObjectId, OriginError, SetAttributes, SpaceUsage};
 
 use crate::answer::Content;
 use crate::counters::Counter;
@@ -176,6 +176,9 @@ impl Pool {
             _ => Version::new(entry.attributes, record_bytes, now),
         };
         let (object, made) = self.use_object(entry.object, place.clone(), known);
+        if !made {
+            self.found_elsewhere(&object, &place);
+        }
         object.set_place(place);
         if made || object.attributes().validator() == entry.attributes.validator() {
             self.observe(&object, entry.attributes);
@@ -184,6 +187,24 @@ impl Pool {
             self.check(&object, None).await.inspect_err(|_| self.release(object.id, 1))?;
         }
         Ok(self.found(&object, &object.version(), now))
+    }
+
+    /// An object in use is found at `place`: if that is another one than before, somebody has
+    /// moved it behind our back, or it has several names. What is believed of the former name may
+    /// lead to the wrong object, so it is believed no longer.
+    fn found_elsewhere(&self, object: &Object, place: &Place) {
+        let before = object.place();
+        let Some((parent, name)) = before.parent.as_ref().filter(|_| before.parent != place.parent)
+        else {
+            return;
+        };
+        self.drop_kept(*parent, Part::Name(name));
+        if object.attributes().kind == Kind::Directory {
+            self.directory_moved();
+        }
+        if place.tenant.properties().coherence != Coherence::Exclusive {
+            self.expire_former_name(object.id, *parent, name.clone());
+        }
     }
 
     /// Takes in attributes that the origin has told; drops what no longer fits.

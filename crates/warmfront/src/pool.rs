@@ -15,6 +15,7 @@ use crate::flight::Flights;
 use crate::key::{Key, Part};
 use crate::memory::Memory;
 use crate::meter::Meter;
+use crate::moves::Moves;
 use crate::object::{Object, Place, PlaceGuard, Tenant};
 use crate::objects::Objects;
 use crate::property::{CacheLevel, Properties};
@@ -70,6 +71,7 @@ pub struct Pool {
     pub(crate) read_only: bool,
     pub(crate) objects: Objects,
     pub(crate) flights: Flights,
+    pub(crate) moves: Moves,
     pub(crate) prefetches: AtomicU64,
     /// Calls of readers to the origin for contents that are under way.
     pub(crate) demand_fetches: AtomicU64,
@@ -103,6 +105,7 @@ impl Pool {
             read_only: options.read_only,
             objects: Objects::default(),
             flights: Flights::default(),
+            moves: Moves::default(),
             prefetches: AtomicU64::new(0),
             demand_fetches: AtomicU64::new(0),
             space: Mutex::default(),
@@ -166,6 +169,31 @@ impl Pool {
     pub(crate) fn expire_attributes(&self, object: ObjectId) {
         if let Some(invalidation) = &*self.invalidation.read() {
             invalidation.expire_attributes(object);
+        }
+    }
+
+    /// Sees to it that whoever stands above looks a name up again, and that an open of `object`
+    /// waits until that is so.
+    pub(crate) fn expire_former_name(&self, object: ObjectId, parent: ObjectId, name: Arc<OsStr>) {
+        let Some(invalidation) = self.invalidation.read().clone() else {
+            return;
+        };
+        let told = self.moves.begin(object);
+        self.spawn.spawn(Box::pin(async move {
+            invalidation.expire_name(parent, &name);
+            let _ = told.send(());
+        }));
+    }
+
+    /// Drops what is known of the names on the way to an object, after the origin has said that
+    /// they lead elsewhere by now: the next look-ups ask it.
+    pub fn distrust_path(&self, object: ObjectId) {
+        let mut next = self.objects.get(object);
+        for _ in 0..DEPTH_MAX {
+            let Some(object) = next.take() else { return };
+            self.distrust_name(&object);
+            let parent = object.place().parent.as_ref().map(|(parent, _)| *parent);
+            next = parent.and_then(|parent| self.objects.get(parent));
         }
     }
 
