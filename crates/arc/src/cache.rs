@@ -275,6 +275,14 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         Err(self.refuse(hash, key, Refused::NoRoom { cost }))
     }
 
+    /// Changes a resident value in its place, with nobody else looking at it meanwhile; what it
+    /// weighs must stay. `change` must be short and not call the cache. `None` if it is not
+    /// resident.
+    pub fn update<R>(&self, key: &K, change: impl FnOnce(&mut V) -> R) -> Option<R> {
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).policy.write().update(hash, key, change)
+    }
+
     /// Takes a record out. It leaves no ghost.
     pub fn remove(&self, key: &K) -> Option<V> {
         let hash = self.hasher.hash_one(key);

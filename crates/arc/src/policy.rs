@@ -314,6 +314,13 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         Ok(self.put(hash, key, value, bytes, dead))
     }
 
+    /// Changes a resident value in its place; what it weighs must stay. `None` if it is not
+    /// resident.
+    pub fn update<R>(&mut self, hash: u64, key: &K, change: impl FnOnce(&mut V) -> R) -> Option<R> {
+        let slot = self.slot(hash, key)?;
+        Some(self.records.update(slot, |record| change(&mut record.value)))
+    }
+
     /// Takes a record out. It leaves no ghost.
     pub fn remove(&mut self, hash: u64, key: &K) -> Option<V> {
         let slot = self.slot(hash, key)?;

@@ -1,6 +1,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -58,6 +59,7 @@ pub fn mount_in_background(paths: &Paths, request: &MountRequest) -> Result<Moun
     let order = serde_json::to_vec(&order)
         .map_err(|error| system("write down the request")(error.into()))?;
     let mut child = Command::new("/proc/self/exe")
+        .arg0("warmfront")
         .arg(DAEMON_ARGUMENT)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -111,6 +113,8 @@ fn talk(child: &mut Child, order: &[u8]) -> io::Result<Vec<u8>> {
 pub fn run_daemon() -> ExitCode {
     // Signals of the terminal are for the command that waits, not for us.
     let _ = rustix::process::setsid();
+    // Else it would be called `exe`, after the link that it was started by.
+    let _ = rustix::thread::set_name(c"warmfront");
     let failed = |message: String, is_usage| {
         let _ = say(&Outcome::Failed { message, is_usage });
         ExitCode::FAILURE

@@ -34,7 +34,8 @@ pub enum LockError {
     /// Another daemon has it.
     #[error(
         "pool `{}` in front of {} is served already by process {}, at {}; unmount that first \
-         (`warmfront unmount {}`), or use it there",
+         (`warmfront unmount {}`; after a lazy unmount it ends with the last open file), or use \
+         it there",
         .0.pool, .0.origin.display(), .0.pid, .0.mountpoint.display(), .0.mountpoint.display()
     )]
     Held(Box<Owner>),

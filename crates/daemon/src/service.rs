@@ -86,6 +86,12 @@ impl Service {
         prime: Prime,
         mut report: impl FnMut(PrimeProgress) -> ControlFlow<()>,
     ) -> Response {
+        for path in &prime.paths {
+            match block_on(self.pool.resolve(path)) {
+                Ok(found) => self.pool.forget(found.object, 1),
+                Err(error) => return self.refused_engine(path, &error),
+            }
+        }
         let request = PrimeRequest {
             paths: prime.paths,
             rate_bytes_per_second: prime.rate_bytes_per_second,

@@ -75,9 +75,21 @@ impl Pool {
             let opened = self.opened(id, Some(file?), mode, &properties)?;
             self.adopt(object, &opened).await.map(|()| opened)
         } else {
-            let file = self.origin.open(object.id, mode).await;
-            let file = file.inspect_err(|_| self.distrust_name(object))?;
-            self.opened(id, Some(file), mode, &properties)
+            match self.origin.open(object.id, mode).await {
+                Ok(file) => self.opened(id, Some(file), mode, &properties),
+                // What is cached may still be believed, and is better than nothing.
+                Err(error)
+                    if error.is_unreachable()
+                        && only_reads
+                        && matches!(coherence, Coherence::Ttl(_)) =>
+                {
+                    self.opened(id, None, mode, &properties)
+                }
+                Err(error) => {
+                    self.distrust_name(object);
+                    Err(error.into())
+                }
+            }
         }
     }
 

@@ -117,7 +117,8 @@ fn kept_bytes_max(ceiling_bytes: u64) -> u64 {
 
 /// What is left for the cache under a ceiling, with so much charged for other things.
 fn rest(ceiling_bytes: u64, charged_bytes: u64) -> u64 {
-    ceiling_bytes.saturating_sub(charged_bytes).saturating_sub(kept_bytes_max(ceiling_bytes))
+    let apart = charged_bytes + kept_bytes_max(ceiling_bytes) + STEP_BYTES;
+    ceiling_bytes.saturating_sub(apart)
 }
 
 impl Drop for Charged<'_> {

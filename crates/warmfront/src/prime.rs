@@ -25,7 +25,7 @@ const DEPTH_MAX: usize = 1024;
 /// Errors that are told one by one; the rest are counted.
 const ERRORS_TOLD_MAX: usize = 16;
 /// Part of the ARC, in sixteenths, that priming may fill with contents.
-const FILL_SIXTEENTHS: u64 = 15;
+const FILL_SIXTEENTHS: u64 = 14;
 /// Longest wait between two batches for readers to be done.
 const FOREGROUND_WAIT_MAX: Duration = Duration::from_millis(200);
 /// A wait for readers looks again after this.
@@ -78,7 +78,7 @@ pub struct PrimeReport {
     pub bytes_found: u64,
     /// Bytes not wanted because their dataset does not cache contents.
     pub bytes_excluded: u64,
-    /// Bytes of the rest that fit into the cache, cut at whole files.
+    /// Bytes of the rest that fit into the cache: the first files, and the beginning of one.
     pub bytes_fitting: u64,
     /// Bytes that were in the cache already.
     pub bytes_cached: u64,
@@ -108,7 +108,7 @@ impl PrimeReport {
     }
 }
 
-/// A file to be primed.
+/// A file to be primed: the first `bytes` of it.
 #[derive(Debug)]
 struct Target {
     object: ObjectId,
@@ -150,13 +150,11 @@ impl Pool {
         report.bytes_found =
             targets.iter().map(|target| target.bytes).sum::<u64>() + report.bytes_excluded;
         report.bytes_capacity = self.memory.cache.capacity_bytes() / 16 * FILL_SIXTEENTHS;
-        let mut fitting = 0;
-        targets.retain(|target| {
-            let fits = fitting + target.bytes <= report.bytes_capacity;
-            fitting += if fits { target.bytes } else { 0 };
-            fits
-        });
-        report.bytes_fitting = fitting;
+        for target in &mut targets {
+            target.bytes = target.bytes.min(report.bytes_capacity - report.bytes_fitting);
+            report.bytes_fitting += target.bytes;
+        }
+        targets.retain(|target| target.bytes > 0);
         if !request.dry_run {
             self.fill(&targets, &request, &mut report, progress).await;
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arc::{Arena, Buffer, OutOfMemory};
 
-/// The contents of one record. Never changes once it is shared; the last record of an object may
-/// be short. Its buffer begins and ends at a page, so that `O_DIRECT` takes it.
+/// The contents of one record. Never changes while anybody but the cache holds it; the last record
+/// of an object may be short. Its buffer begins and ends at a page, so that `O_DIRECT` takes it.
 #[derive(Debug)]
 pub struct Record {
     buffer: Buffer,
@@ -37,20 +37,38 @@ impl Record {
         &self.buffer[..self.length]
     }
 
-    /// A copy with `data` at `offset`, grown when it reaches further; a gap is zeros.
+    /// Puts `data` at `offset`, if the buffer reaches that far; a gap before it becomes zeros.
+    /// Says whether it does.
+    pub(crate) fn patch(&mut self, offset: usize, data: &[u8]) -> bool {
+        let end = offset + data.len();
+        if end > self.buffer.len() {
+            return false;
+        }
+        if offset > self.length {
+            self.buffer[self.length..offset].fill(0);
+        }
+        self.buffer[offset..end].copy_from_slice(data);
+        self.length = self.length.max(end);
+        true
+    }
+
+    /// A copy with `data` at `offset`. When it reaches further than the buffer, the copy's is
+    /// twice as long as needed, up to `bytes_max`: a file that grows by small writes is copied
+    /// few times.
     pub(crate) fn patched(
         &self,
         arena: &Arc<Arena>,
         offset: usize,
         data: &[u8],
+        bytes_max: usize,
     ) -> Result<Record, OutOfMemory> {
-        let end = offset + data.len();
-        let length = self.length.max(end);
-        let mut record = Record::with_capacity(arena, length)?;
+        let needed = self.length.max(offset + data.len());
+        let grows = needed > self.buffer.len();
+        let capacity = if grows { (2 * needed).min(bytes_max.max(needed)) } else { needed };
+        let mut record = Record::with_capacity(arena, capacity)?;
         record.buffer[..self.length].copy_from_slice(self.bytes());
-        record.buffer[self.length..length].fill(0);
-        record.buffer[offset..end].copy_from_slice(data);
-        record.length = length;
+        record.length = self.length;
+        assert!(record.patch(offset, data), "the buffer is long enough");
         Ok(record)
     }
 

@@ -153,14 +153,27 @@ impl OpenFile {
         let (cache, arena) = (&self.pool.memory.cache, &self.pool.memory.arena);
         let known = layout.record_range(number);
         let known_bytes = known.end - known.start;
+        // Under the writer's hold of the range no fetch and no hit takes the record; who took it
+        // before still holds it, and then it is copied.
+        let patched = cache.update(&key, |value| match value {
+            Cached::Data(record) if record.bytes().len() as u64 >= known_bytes => {
+                Arc::get_mut(record).is_some_and(|record| record.patch(offset, part))
+            }
+            _ => false,
+        });
+        if patched == Some(true) {
+            return;
+        }
         match cache.peek(&key) {
             // A record that is shorter than the file has it was cut short by the origin.
             Some(Cached::Data(record)) if record.bytes().len() as u64 >= known_bytes => {
-                let replaced = record.patched(arena, offset, part).is_ok_and(|record| {
-                    let value = Cached::Data(Arc::new(record));
-                    let bytes = value.charged_bytes() as u64;
-                    cache.replace(&key, value, bytes).is_ok()
-                });
+                let replaced = record
+                    .patched(arena, offset, part, layout.record_bytes as usize)
+                    .is_ok_and(|record| {
+                        let value = Cached::Data(Arc::new(record));
+                        let bytes = value.charged_bytes() as u64;
+                        cache.replace(&key, value, bytes).is_ok()
+                    });
                 if !replaced {
                     cache.remove(&key);
                 }

@@ -1,7 +1,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use daemon::{NewPool, Paths, PoolFileError, PoolRow, Target};
+use daemon::{NewPool, Paths, PoolFileError, PoolRow, Target, mounted_at, mounts};
 use serde::Serialize;
 
 use crate::arguments::PoolCommand;
@@ -78,12 +78,24 @@ fn list(form: Form, rows: &[PoolRow]) {
     for row in rows {
         table.row(vec![
             row.name.clone(),
-            if row.daemon.is_some() { "mounted" } else { "-" }.to_string(),
+            state(row).to_string(),
             row.origin.display().to_string(),
             row.mountpoint.as_ref().map_or("-".to_string(), |path| path.display().to_string()),
         ]);
     }
     print(&table.render(form));
+}
+
+/// A daemon whose mount was taken out of the tree of names lives until the last close.
+fn state(row: &PoolRow) -> &'static str {
+    let is_in_tree = |mountpoint: &PathBuf| {
+        mounts().is_ok_and(|mounts| mounted_at(&mounts, mountpoint).is_some())
+    };
+    match (&row.daemon, &row.mountpoint) {
+        (None, _) => "-",
+        (Some(_), Some(mountpoint)) if !is_in_tree(mountpoint) => "detached",
+        (Some(_), _) => "mounted",
+    }
 }
 
 fn show(paths: &Paths, as_json: bool, pool: Option<&OsStr>) -> Result<()> {

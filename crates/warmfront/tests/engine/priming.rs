@@ -64,6 +64,18 @@ fn what_does_not_fit_is_said_and_left_out() {
 }
 
 #[test]
+fn of_a_file_that_is_too_large_the_beginning_is_read() {
+    let bench = Bench::new(&["coherence=exclusive"], 16 << 20);
+    bench.put("file", &pattern(400 * RECORD, 1));
+    let report = prime(&bench, request(false));
+    assert!(!report.all_fits() && report.bytes_fitting >= 8 << 20, "{report:?}");
+    let reads = bench.counter("origin_reads");
+    let file = bench.open("file", READ);
+    assert_eq!(read(&file, 0, 4 << 20), pattern(400 * RECORD, 1)[..4 << 20]);
+    assert_eq!(bench.counter("origin_reads"), reads);
+}
+
+#[test]
 fn priming_can_be_stopped_and_taken_up_again() {
     let bench = Bench::new(&["coherence=exclusive"], 64 << 20);
     for index in 0..10 {

@@ -179,3 +179,27 @@ fn writes_of_a_read_only_pool_are_refused() {
     assert!(block_on(pool.unlink(pool.root(), OsStr::new("file"))).is_err());
     assert!(block_on(pool.open_file(found.object, READ)).is_ok());
 }
+
+/// Small writes to cached records: in place, past the end, and while a reader holds the record.
+#[test]
+fn small_writes_change_cached_records_in_place() {
+    let bench = Bench::new(&["recordsize=64K"], 16 << 20);
+    let mut expected = pattern(100_000, 1);
+    bench.put("file", &expected);
+    let file = bench.open("file", READ_WRITE);
+    assert_eq!(read(&file, 0, expected.len()), expected);
+    let pinned = file.read_cached(0, 4096).expect("it was just read");
+    let before = expected[..4096].to_vec();
+    for (number, offset) in
+        [100usize, 3000, 70_000, 99_000, 99_900, 100_300, 140_000].iter().enumerate()
+    {
+        let data = pattern(500, 10 + number as u64);
+        block_on(file.write(*offset as u64, &data)).expect("memory takes it");
+        if expected.len() < offset + 500 {
+            expected.resize(offset + 500, 0);
+        }
+        expected[*offset..offset + 500].copy_from_slice(&data);
+        assert_eq!(read(&file, 0, expected.len()), expected, "after a write at {offset}");
+    }
+    assert_eq!(pinned.to_vec(), before, "what a reader holds does not change");
+}
