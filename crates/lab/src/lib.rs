@@ -1,0 +1,28 @@
+//! The lab of Warmfront: what a cache of a given size and policy would do with a recorded load.
+//!
+//! A [`Trace`] is read from a file into dense object numbers; a [`policy::Policy`] is what decides
+//! which objects stay; [`replay()`] runs policies and sizes over one trace, on all cores, and
+//! returns a [`Row`] for each.
+//!
+//! ```
+//! use lab::{Form, PolicyName, Replay, Size, Trace, replay};
+//!
+//! // Three blocks in a loop, and room for two.
+//! let trace = Trace::from_blocks("loop", [1, 2, 3].repeat(100), 4096);
+//! let plan = Replay {
+//!     policies: vec![PolicyName::Lru, PolicyName::Min],
+//!     sizes: vec![Size::Blocks(2)],
+//!     form: Form::Plain,
+//! };
+//! let rows = replay(&trace, &plan, &|_| ());
+//! assert_eq!(rows[0].misses, 300);
+//! assert_eq!(rows[1].misses, 3 + 297 / 2);
+//! ```
+
+pub mod policy;
+mod replay;
+mod trace;
+
+pub use policy::PolicyName;
+pub use replay::{CHARGED_RECORD_BYTES, Form, Replay, Row, Size, replay};
+pub use trace::{Format, Place, REQUESTS_MAX, SPLIT_BYTES, Trace, TraceError, UnknownFormat};

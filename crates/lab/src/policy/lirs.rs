@@ -1,0 +1,150 @@
+use super::Policy;
+use super::objects::Objects;
+use super::queues::Queues;
+
+const STACK: usize = 0;
+const RESIDENT: usize = 0;
+const GONE: usize = 1;
+
+/// LIRS: keeps what comes back soonest, measured by the other objects between two uses.
+///
+/// Most of the capacity is for objects with a low inter-reference recency (LIR), 1 % for the
+/// others (HIR). The stack holds objects by their last use: all LIR ones, and those HIR ones,
+/// resident or gone, that were used more recently than the oldest LIR one. An HIR object that is
+/// used while it stands on the stack has come back sooner than the oldest LIR object, and takes
+/// its place. Resident HIR objects stand on a queue as well, whose oldest goes first.
+///
+/// S. Jiang, X. Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to
+/// Improve Buffer Cache Performance", SIGMETRICS 2002. They leave open how many objects that are
+/// gone the stack may hold; here they weigh at most twice the capacity.
+#[derive(Debug)]
+pub struct Lirs {
+    capacity: u64,
+    lir_capacity: u64,
+    lir_weight: u64,
+    is_lir: Vec<bool>,
+    stack: Queues<1>,
+    /// HIR objects: resident ones, and those that are gone but stand on the stack.
+    hir: Queues<2>,
+}
+
+impl Lirs {
+    /// An empty cache.
+    pub fn new(capacity: u64, objects: &Objects) -> Lirs {
+        let hir_capacity = (capacity / 100).max(1);
+        Lirs {
+            capacity,
+            lir_capacity: capacity.saturating_sub(hir_capacity),
+            lir_weight: 0,
+            is_lir: vec![false; objects.count()],
+            stack: Queues::new(objects),
+            hir: Queues::new(objects),
+        }
+    }
+
+    /// Takes off the old end of the stack what is older than the oldest LIR object.
+    fn prune(&mut self) {
+        while let Some(id) = self.stack.oldest(STACK)
+            && !self.is_lir[id as usize]
+        {
+            self.stack.remove(id);
+            if self.hir.is_on(GONE, id) {
+                self.hir.remove(id);
+            }
+        }
+    }
+
+    /// Makes an object LIR, and the oldest LIR ones HIR for it.
+    fn promote(&mut self, id: u32) {
+        self.hir.remove(id);
+        self.is_lir[id as usize] = true;
+        self.lir_weight += self.stack.objects().weight(id);
+        self.stack.push(STACK, id);
+        self.prune();
+        while self.lir_weight > self.lir_capacity
+            && let Some(oldest) = self.stack.pop(STACK)
+        {
+            self.is_lir[oldest as usize] = false;
+            self.lir_weight -= self.stack.objects().weight(oldest);
+            self.hir.push(RESIDENT, oldest);
+            self.prune();
+        }
+    }
+
+    /// Lets the oldest resident HIR objects go until `weight` fits.
+    fn evict(&mut self, weight: u64) {
+        while self.resident_weight() + weight > self.capacity {
+            let Some(id) = self.hir.pop(RESIDENT) else {
+                // Only LIR objects are left: the oldest becomes HIR, to go next.
+                let Some(oldest) = self.stack.pop(STACK) else { return };
+                self.is_lir[oldest as usize] = false;
+                self.lir_weight -= self.stack.objects().weight(oldest);
+                self.hir.push(RESIDENT, oldest);
+                self.prune();
+                continue;
+            };
+            if self.stack.is_on(STACK, id) {
+                self.hir.push(GONE, id);
+            }
+        }
+        while self.hir.weight(GONE) > 2 * self.capacity
+            && let Some(id) = self.hir.pop(GONE)
+        {
+            self.stack.remove(id);
+        }
+    }
+}
+
+impl Policy for Lirs {
+    #[inline]
+    fn access(&mut self, id: u32) -> bool {
+        if self.is_lir[id as usize] {
+            let was_oldest = self.stack.oldest(STACK) == Some(id);
+            self.stack.push(STACK, id);
+            if was_oldest {
+                self.prune();
+            }
+            return true;
+        }
+        let hit = self.hir.is_on(RESIDENT, id);
+        let weight = self.stack.objects().weight(id);
+        if !hit {
+            if weight > self.capacity {
+                return false;
+            }
+            self.evict(weight);
+        }
+        let fills_up = !hit && self.lir_weight + weight <= self.lir_capacity;
+        if fills_up || self.stack.is_on(STACK, id) {
+            self.promote(id);
+        } else {
+            self.stack.push(STACK, id);
+            self.hir.push(RESIDENT, id);
+        }
+        hit
+    }
+
+    fn resident_weight(&self) -> u64 {
+        self.lir_weight + self.hir.weight(RESIDENT)
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.stack.validate()?;
+        self.hir.validate()?;
+        let lir: Vec<u32> = self.stack.iter(STACK).filter(|&id| self.is_lir[id as usize]).collect();
+        let weight: u64 = lir.iter().map(|&id| self.stack.objects().weight(id)).sum();
+        if weight != self.lir_weight || weight > self.lir_capacity {
+            return Err(format!("LIR objects weigh {weight}, counted are {}", self.lir_weight));
+        }
+        if self.is_lir.iter().filter(|&&is_lir| is_lir).count() != lir.len() {
+            return Err("an LIR object is not on the stack".to_string());
+        }
+        if self.stack.oldest(STACK).is_some_and(|id| !self.is_lir[id as usize]) {
+            return Err("the oldest object on the stack is not LIR".to_string());
+        }
+        if let Some(id) = self.hir.iter(GONE).find(|&id| !self.stack.is_on(STACK, id)) {
+            return Err(format!("object {id} is gone, and not on the stack"));
+        }
+        Ok(())
+    }
+}

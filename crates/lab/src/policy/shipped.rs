@@ -1,0 +1,60 @@
+use std::time::Duration;
+
+use arc::{Charge, Class, Kind, Options};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Policy;
+use super::objects::Objects;
+
+/// The policy that Warmfront ships, told of each request as the engine tells it.
+///
+/// All requests are demand reads of data by one dataset, at one time: the correlated-reference
+/// window, which needs a clock that traces seldom have, is off.
+#[derive(Debug)]
+pub struct Shipped {
+    policy: arc::Policy<u32, ()>,
+    objects: Objects,
+    dead: Vec<()>,
+}
+
+impl Shipped {
+    /// An empty cache. With `charge_overhead` its headers, ghosts and index are paid out of
+    /// `capacity`, which is then in bytes, as the objects' weights are.
+    pub fn new(capacity: u64, objects: &Objects, charge_overhead: bool) -> Shipped {
+        let options = Options {
+            correlated_window: Duration::ZERO,
+            charge_overhead,
+            ..Options::new(capacity)
+        };
+        Shipped { policy: arc::Policy::new(&options), objects: objects.clone(), dead: Vec::new() }
+    }
+
+    /// What the shipped policy charges for a resident record besides its payload, bytes.
+    pub fn record_overhead() -> u32 {
+        arc::Policy::<u32, ()>::new(&Options::new(0)).record_overhead() as u32
+    }
+}
+
+impl Policy for Shipped {
+    #[inline]
+    fn access(&mut self, id: u32) -> bool {
+        let hash = xxh3_64(&id.to_le_bytes());
+        if self.policy.get(hash, &id, Duration::ZERO).is_some() {
+            return true;
+        }
+        let bytes = self.objects.weight(id);
+        let charge = Charge { bytes, class: Class::Data, kind: Kind::Demand, tenant: 0 };
+        // A refusal is a miss as any other.
+        let _ = self.policy.insert(hash, id, (), charge, Duration::ZERO, &mut self.dead);
+        self.dead.clear();
+        false
+    }
+
+    fn resident_weight(&self) -> u64 {
+        self.policy.charged_bytes()
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.policy.validate()
+    }
+}

@@ -1,0 +1,70 @@
+use crate::replay::Form;
+use crate::trace::Trace;
+
+/// No cache is larger, so that sums cannot overflow.
+const CAPACITY_BYTES_MAX: u64 = 1 << 60;
+
+/// How large a cache is to be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Size {
+    /// A share of the distinct blocks, or of the distinct bytes where sizes differ.
+    Fraction(f64),
+    /// Bytes.
+    Bytes(u64),
+    /// Blocks, or as many bytes as so many objects have on average.
+    Blocks(u64),
+}
+
+/// A size for one trace.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Capacity {
+    pub fraction: f64,
+    /// Whole blocks, if they are all alike.
+    pub blocks: Option<u64>,
+    pub bytes: u64,
+}
+
+impl Size {
+    /// What it comes to, rounded down to whole blocks unless everything is charged, but at least
+    /// one block or byte.
+    pub(super) fn resolve(self, trace: &Trace, form: Form) -> Capacity {
+        let distinct_bytes = form.distinct_bytes(trace);
+        let share = |whole: u64, share: f64| (whole as f64 * share) as u64;
+        let Some(block) = form.block_bytes(trace).map(u64::from) else {
+            let bytes = match self {
+                Size::Fraction(fraction) => share(distinct_bytes, fraction),
+                Size::Bytes(bytes) => bytes,
+                Size::Blocks(blocks) => {
+                    share(distinct_bytes, blocks as f64 / trace.distinct() as f64)
+                }
+            };
+            let bytes = bytes.clamp(1, CAPACITY_BYTES_MAX);
+            return Capacity {
+                fraction: self.fraction(bytes, distinct_bytes),
+                blocks: None,
+                bytes,
+            };
+        };
+        let blocks = match self {
+            Size::Fraction(fraction) => share(trace.distinct(), fraction),
+            Size::Bytes(bytes) => bytes / block,
+            Size::Blocks(blocks) => blocks,
+        };
+        let blocks = blocks.clamp(1, CAPACITY_BYTES_MAX / block);
+        let bytes = match (self, form) {
+            (Size::Fraction(fraction), Form::Charged) => share(distinct_bytes, fraction).clamp(block, CAPACITY_BYTES_MAX),
+            (Size::Bytes(bytes), Form::Charged) => bytes.clamp(block, CAPACITY_BYTES_MAX),
+            _ => blocks * block,
+        };
+        let fraction = self.fraction(bytes, distinct_bytes);
+        Capacity { fraction, blocks: Some(blocks), bytes }
+    }
+
+    /// The share that was asked for, or that `bytes` are.
+    fn fraction(self, bytes: u64, distinct_bytes: u64) -> f64 {
+        match self {
+            Size::Fraction(fraction) => fraction,
+            _ => bytes as f64 / distinct_bytes as f64,
+        }
+    }
+}

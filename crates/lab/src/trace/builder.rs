@@ -1,0 +1,54 @@
+use std::sync::OnceLock;
+
+use hashbrown::HashMap;
+
+use super::{Sizes, Trace};
+
+/// Most requests of a trace: with 4 bytes each, and 4 more where the optimum is asked for, 2 GiB.
+pub const REQUESTS_MAX: usize = 1 << 28;
+
+/// [`REQUESTS_MAX`] is reached.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// Gives objects their numbers while a trace is read.
+#[derive(Debug, Default)]
+pub(super) struct Builder {
+    numbers: HashMap<u64, u32>,
+    ids: Vec<u32>,
+    sizes: Vec<u32>,
+}
+
+impl Builder {
+    /// Adds a request for the object that the file calls `key`. A size of 0 counts as 1 byte.
+    pub fn push(&mut self, key: u64, bytes: u32) -> Result<(), Full> {
+        if self.ids.len() == REQUESTS_MAX {
+            return Err(Full);
+        }
+        let id = *self.numbers.entry(key).or_insert_with(|| {
+            self.sizes.push(bytes.max(1));
+            (self.sizes.len() - 1) as u32
+        });
+        self.ids.push(id);
+        Ok(())
+    }
+
+    /// Adds requests for `count` blocks from `first` on.
+    pub fn push_run(&mut self, first: u64, count: u64, block_bytes: u32) -> Result<(), Full> {
+        for key in first..first.saturating_add(count) {
+            self.push(key, block_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The trace, unless there are no requests.
+    pub fn finish(self, name: String) -> Option<Trace> {
+        let first = *self.sizes.first()?;
+        let distinct = self.sizes.len() as u32;
+        let sizes = match self.sizes.iter().all(|&bytes| bytes == first) {
+            true => Sizes::Uniform(first),
+            false => Sizes::PerObject(self.sizes.into()),
+        };
+        Some(Trace { name, ids: self.ids, sizes, distinct, next_accesses: OnceLock::new() })
+    }
+}

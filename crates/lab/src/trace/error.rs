@@ -1,0 +1,92 @@
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::builder::REQUESTS_MAX;
+use super::format::Format;
+
+/// Where in a trace something is wrong. Counts after decompression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Line of a text, from 1.
+    Line(u64),
+    /// Offset of a byte, from 0.
+    Byte(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(line) => write!(formatter, "line {line}"),
+            Place::Byte(offset) => write!(formatter, "byte {offset}"),
+        }
+    }
+}
+
+/// Why a trace cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The file cannot be opened.
+    #[error("cannot open the trace {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Reading or decompressing fails.
+    #[error(
+        "cannot read the trace {} beyond {place}: {source}; is the file whole?",
+        path.display()
+    )]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// How far it could be read.
+        place: Place,
+        /// What the system or the decompressor says.
+        source: io::Error,
+    },
+    /// The format is not kept to.
+    #[error("{}, {place}: {what}; if it is not {format}, name another --format", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        place: Place,
+        /// The format it was read as.
+        format: Format,
+        /// What is wrong.
+        what: String,
+    },
+    /// There are more requests than one trace may have.
+    #[error(
+        "{}, {place}: more than {REQUESTS_MAX} requests; cut the trace into parts",
+        path.display()
+    )]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// Where the bound is exceeded.
+        place: Place,
+    },
+    /// Nothing tells how the trace is written down.
+    #[error(
+        "cannot tell the format of {}; name it with --format: {names}",
+        path.display(),
+        names = Format::names()
+    )]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is nothing in it.
+    #[error("{} holds no requests; read as {format}", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+        /// The format it was read as.
+        format: Format,
+    },
+}

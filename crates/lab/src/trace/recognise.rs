@@ -1,0 +1,74 @@
+use std::path::Path;
+
+use super::format::Format;
+use super::{csv, lirs, oracle_general, vscsi};
+
+/// Lines or records that must agree.
+const EXAMPLES_MAX: usize = 256;
+
+/// The format of a trace, by its first bytes, else by its name. Numbers in a row without any
+/// structure (`u32le` and the like) can be told by a name that ends so.
+pub(super) fn recognise(path: &Path, head: &[u8]) -> Option<Format> {
+    by_text(head).or_else(|| by_records(head)).or_else(|| by_name(path))
+}
+
+/// Texts differ in their number of columns.
+fn by_text(head: &[u8]) -> Option<Format> {
+    let text = match str::from_utf8(head) {
+        Ok(text) => text,
+        // The head may end within a letter of several bytes.
+        Err(error) if error.error_len().is_none() => {
+            str::from_utf8(&head[..error.valid_up_to()]).ok()?
+        }
+        Err(_) => return None,
+    };
+    if text.contains(|letter: char| letter.is_control() && !letter.is_ascii_whitespace()) {
+        return None;
+    }
+    // The last line may be cut.
+    let whole =
+        if text.ends_with('\n') { text } else { text.rsplit_once('\n').map_or(text, |it| it.0) };
+    let mut lines =
+        whole.lines().map(str::trim).filter(|line| !line.is_empty() && *line != lirs::MARK);
+    let first = lines.next()?;
+    if first.contains(',') || csv::is_heading(first) {
+        return (csv::split(first).count() > 1).then_some(Format::Csv);
+    }
+    let columns = csv::split(first).count();
+    let alike = |line: &str| {
+        csv::split(line).count() == columns && csv::split(line).all(|it| it.parse::<f64>().is_ok())
+    };
+    if !lines.take(EXAMPLES_MAX).all(alike) {
+        return None;
+    }
+    match columns {
+        1 => Some(Format::Lirs),
+        3 => Some(Format::Csv),
+        4 => Some(Format::Arc),
+        5 => Some(Format::Ssdsim),
+        _ => None,
+    }
+}
+
+/// Records have fields of which not every value makes sense.
+fn by_records(head: &[u8]) -> Option<Format> {
+    let (records, _) = head.as_chunks();
+    let mut examples = records.iter().take(EXAMPLES_MAX).map(vscsi::Record::new).peekable();
+    if examples.peek().is_some() && examples.all(vscsi::Record::is_plausible) {
+        return Some(Format::Vscsi);
+    }
+    let (records, _) = head.as_chunks();
+    let mut before = None;
+    let mut examples = records.iter().take(EXAMPLES_MAX).map(oracle_general::Record::new);
+    let plausible = examples
+        .by_ref()
+        .enumerate()
+        .all(|(index, record)| record.is_plausible(index, before.replace(record)));
+    (before.is_some() && plausible).then_some(Format::OracleGeneral)
+}
+
+/// The file is called after a format: `x.u32le.zst`.
+fn by_name(path: &Path) -> Option<Format> {
+    let name = path.file_name()?.to_str()?;
+    name.split('.').skip(1).find_map(|part| part.parse().ok())
+}
