@@ -143,6 +143,9 @@ pub(crate) enum Command {
         /// Look at this mount as well
         target: Option<OsString>,
     },
+    /// Try on recorded loads what a cache would do
+    #[command(subcommand)]
+    Lab(LabCommand),
     /// A few hundred MB of this machine's files behind a slow origin: cold, then warm
     Demo(DemoArguments),
     /// Print completions for a shell
@@ -252,6 +255,45 @@ pub(crate) struct ArcstatArguments {
     /// Seconds between samples, how many of them, and whose
     #[arg(value_name = "[TARGET] [INTERVAL [COUNT]]", num_args = 0..=3)]
     pub(crate) words: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Replay a trace through policies at several sizes
+    Policies(PoliciesArguments),
+}
+
+/// Replay a trace through policies at several sizes.
+///
+/// Every run starts empty and makes all requests of the trace, reads and writes alike. The trace
+/// may be compressed with zstd, gzip or xz. Its format is recognised, except for bare numbers
+/// (u32le, u32be, u64le, u64be), which a part of the file's name may tell, as in x.u32le.zst.
+#[derive(Debug, Args)]
+pub(crate) struct PoliciesArguments {
+    /// arc, lirs, vscsi, oracle-general, ssdsim, u32le, u32be, u64le, u64be or csv
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+    /// Which, separated by commas
+    #[arg(
+        long,
+        value_name = "POLICIES",
+        default_value = "lru,list-arc,car,2q,lirs,s3-fifo,sieve,w-tinylfu,arc,min"
+    )]
+    pub(crate) policies: String,
+    /// Shares of the distinct blocks or bytes (5%), bytes (512M) or blocks (1000b)
+    #[arg(long, value_name = "SIZES", default_value = "1%,5%,10%,25%")]
+    pub(crate) sizes: String,
+    /// Pay headers, ghosts and index out of the size; blocks are records of 4 KiB
+    #[arg(long)]
+    pub(crate) charge: bool,
+    /// JSON, an array of rows: for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw miss ratios over sizes into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// A recorded load
+    pub(crate) trace: PathBuf,
 }
 
 #[derive(Debug, Args)]

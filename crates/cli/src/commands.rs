@@ -1,6 +1,7 @@
 mod arcstat;
 mod dataset;
 mod doctor;
+mod lab;
 mod mount;
 mod pool;
 mod prime;
@@ -52,6 +53,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             status::set_ceiling(paths, &size, target.as_deref())?;
         }
         Command::Doctor { json, target } => return doctor::doctor(paths, json, target.as_deref()),
+        Command::Lab(command) => lab::run(command)?,
         Command::Demo(arguments) => crate::demo::demo(&arguments)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -1,1 +1,137 @@
+//! Miss ratios over cache sizes, drawn as SVG.
 
+use plotters::prelude::*;
+
+use crate::policy::PolicyName;
+use crate::replay::Row;
+
+/// Width and height of the picture, in its own units.
+const PICTURE: (u32, u32) = (960, 600);
+
+/// Colours of online policies, by turns; the optimum is black. They differ in lightness too.
+const COLOURS: [RGBColor; 9] = [
+    RGBColor(0x99, 0x99, 0x99),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xf0, 0xc8, 0x42),
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x8c, 0x56, 0x4b),
+    RGBColor(0xd5, 0x3e, 0x00),
+];
+
+/// The picture cannot be drawn.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot draw the plot: {0}")]
+pub struct PlotError(String);
+
+/// A line for each policy: the miss ratio in percent over the size, as a share of all that is
+/// asked for, on a logarithmic scale. Names of fonts are left to whoever shows the picture.
+///
+/// # Errors
+/// When there are no rows, or the picture cannot be drawn.
+pub fn svg(rows: &[Row]) -> Result<String, PlotError> {
+    let mut text = String::new();
+    draw(rows, SVGBackend::with_string(&mut text, PICTURE))
+        .map_err(|error| PlotError(error.to_string()))?;
+    Ok(text)
+}
+
+fn draw(rows: &[Row], backend: SVGBackend) -> Result<(), Box<dyn std::error::Error>> {
+    let first = rows.first().ok_or("there are no rows")?;
+    let fractions = || rows.iter().map(|row| row.fraction * 100.0);
+    let least = fractions().fold(f64::MAX, f64::min);
+    let greatest = fractions().fold(f64::MIN, f64::max);
+    let highest = rows.iter().map(|row| row.miss_ratio * 100.0).fold(1.0, f64::max);
+
+    let area = backend.into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(format!("{}: misses by size and policy", first.trace), ("sans-serif", 22))
+        .margin(14)
+        .x_label_area_size(48)
+        .y_label_area_size(56)
+        .build_cartesian_2d((least / 1.1..greatest * 1.1).log_scale(), 0.0..highest * 1.02)?;
+    chart
+        .configure_mesh()
+        .x_desc("size, % of all that is asked for")
+        .y_desc("requests that miss, %")
+        .x_label_formatter(&|percent| format!("{}", (percent * 1000.0).round() / 1000.0))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+
+    let mut colours = COLOURS.into_iter().cycle();
+    for policy in policies(rows) {
+        let (colour, width) = match policy == PolicyName::Min.name() {
+            true => (BLACK, 3),
+            false => (colours.next().unwrap_or(BLACK), 2),
+        };
+        let mut points: Vec<(f64, f64)> = rows
+            .iter()
+            .filter(|row| row.policy == policy)
+            .map(|row| (row.fraction * 100.0, row.miss_ratio * 100.0))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let style = colour.stroke_width(width);
+        chart
+            .draw_series(LineSeries::new(points.clone(), style))?
+            .label(policy)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
+        chart
+            .draw_series(points.into_iter().map(|point| Circle::new(point, 3, colour.filled())))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerLeft)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+/// The policies of these rows, in the order in which they appear.
+fn policies(rows: &[Row]) -> Vec<&'static str> {
+    let mut policies = Vec::new();
+    for row in rows {
+        if !policies.contains(&row.policy) {
+            policies.push(row.policy);
+        }
+    }
+    policies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Form, Replay, Size, Trace, replay};
+
+    #[test]
+    fn every_policy_has_a_line() {
+        let trace = Trace::from_blocks("loop", (0..50).cycle().take(1000), 4096);
+        let plan = Replay {
+            policies: PolicyName::ALL.to_vec(),
+            sizes: vec![Size::Fraction(0.1), Size::Fraction(0.5)],
+            form: Form::Plain,
+        };
+        let picture = svg(&replay(&trace, &plan, &|_| ())).expect("it can be drawn");
+        assert!(picture.starts_with("<svg") && picture.contains("loop: misses"), "{picture}");
+        for policy in PolicyName::ALL {
+            assert!(picture.contains(policy.name()), "{policy}");
+        }
+        assert_eq!(picture.matches("<polyline").count(), 2 * PolicyName::ALL.len() + 2);
+    }
+
+    #[test]
+    fn one_size_is_enough_and_no_rows_are_not() {
+        let trace = Trace::from_blocks("one", [1, 2, 1], 4096);
+        let plan = Replay {
+            policies: vec![PolicyName::Lru],
+            sizes: vec![Size::Blocks(1)],
+            form: Form::Plain,
+        };
+        assert!(svg(&replay(&trace, &plan, &|_| ())).is_ok());
+        assert!(svg(&[]).is_err());
+    }
+}

@@ -2,9 +2,8 @@ use super::Policy;
 use super::objects::Objects;
 use super::queues::Queues;
 
-const STACK: usize = 0;
-const RESIDENT: usize = 0;
-const GONE: usize = 1;
+/// The only queue of each of the two structures.
+const ALL: usize = 0;
 
 /// LIRS: keeps what comes back soonest, measured by the other objects between two uses.
 ///
@@ -15,8 +14,8 @@ const GONE: usize = 1;
 /// its place. Resident HIR objects stand on a queue as well, whose oldest goes first.
 ///
 /// S. Jiang, X. Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to
-/// Improve Buffer Cache Performance", SIGMETRICS 2002. They leave open how many objects that are
-/// gone the stack may hold; here they weigh at most twice the capacity.
+/// Improve Buffer Cache Performance", SIGMETRICS 2002. As there, the stack is not bounded: it may
+/// remember every object of the trace.
 #[derive(Debug)]
 pub struct Lirs {
     capacity: u64,
@@ -24,8 +23,8 @@ pub struct Lirs {
     lir_weight: u64,
     is_lir: Vec<bool>,
     stack: Queues<1>,
-    /// HIR objects: resident ones, and those that are gone but stand on the stack.
-    hir: Queues<2>,
+    /// Resident HIR objects.
+    hir: Queues<1>,
 }
 
 impl Lirs {
@@ -44,13 +43,10 @@ impl Lirs {
 
     /// Takes off the old end of the stack what is older than the oldest LIR object.
     fn prune(&mut self) {
-        while let Some(id) = self.stack.oldest(STACK)
+        while let Some(id) = self.stack.oldest(ALL)
             && !self.is_lir[id as usize]
         {
             self.stack.remove(id);
-            if self.hir.is_on(GONE, id) {
-                self.hir.remove(id);
-            }
         }
     }
 
@@ -59,38 +55,28 @@ impl Lirs {
         self.hir.remove(id);
         self.is_lir[id as usize] = true;
         self.lir_weight += self.stack.objects().weight(id);
-        self.stack.push(STACK, id);
+        self.stack.push(ALL, id);
         self.prune();
-        while self.lir_weight > self.lir_capacity
-            && let Some(oldest) = self.stack.pop(STACK)
-        {
-            self.is_lir[oldest as usize] = false;
-            self.lir_weight -= self.stack.objects().weight(oldest);
-            self.hir.push(RESIDENT, oldest);
-            self.prune();
+        while self.lir_weight > self.lir_capacity {
+            self.demote_oldest();
         }
+    }
+
+    /// Makes the oldest LIR object HIR.
+    fn demote_oldest(&mut self) {
+        let oldest = self.stack.pop(ALL).expect("an LIR object is on the stack");
+        self.is_lir[oldest as usize] = false;
+        self.lir_weight -= self.stack.objects().weight(oldest);
+        self.hir.push(ALL, oldest);
+        self.prune();
     }
 
     /// Lets the oldest resident HIR objects go until `weight` fits.
     fn evict(&mut self, weight: u64) {
         while self.resident_weight() + weight > self.capacity {
-            let Some(id) = self.hir.pop(RESIDENT) else {
-                // Only LIR objects are left: the oldest becomes HIR, to go next.
-                let Some(oldest) = self.stack.pop(STACK) else { return };
-                self.is_lir[oldest as usize] = false;
-                self.lir_weight -= self.stack.objects().weight(oldest);
-                self.hir.push(RESIDENT, oldest);
-                self.prune();
-                continue;
-            };
-            if self.stack.is_on(STACK, id) {
-                self.hir.push(GONE, id);
+            if self.hir.pop(ALL).is_none() {
+                self.demote_oldest();
             }
-        }
-        while self.hir.weight(GONE) > 2 * self.capacity
-            && let Some(id) = self.hir.pop(GONE)
-        {
-            self.stack.remove(id);
         }
     }
 }
@@ -99,14 +85,14 @@ impl Policy for Lirs {
     #[inline]
     fn access(&mut self, id: u32) -> bool {
         if self.is_lir[id as usize] {
-            let was_oldest = self.stack.oldest(STACK) == Some(id);
-            self.stack.push(STACK, id);
+            let was_oldest = self.stack.oldest(ALL) == Some(id);
+            self.stack.push(ALL, id);
             if was_oldest {
                 self.prune();
             }
             return true;
         }
-        let hit = self.hir.is_on(RESIDENT, id);
+        let hit = self.hir.is_on(ALL, id);
         let weight = self.stack.objects().weight(id);
         if !hit {
             if weight > self.capacity {
@@ -115,23 +101,23 @@ impl Policy for Lirs {
             self.evict(weight);
         }
         let fills_up = !hit && self.lir_weight + weight <= self.lir_capacity;
-        if fills_up || self.stack.is_on(STACK, id) {
+        if fills_up || self.stack.is_on(ALL, id) {
             self.promote(id);
         } else {
-            self.stack.push(STACK, id);
-            self.hir.push(RESIDENT, id);
+            self.stack.push(ALL, id);
+            self.hir.push(ALL, id);
         }
         hit
     }
 
     fn resident_weight(&self) -> u64 {
-        self.lir_weight + self.hir.weight(RESIDENT)
+        self.lir_weight + self.hir.weight(ALL)
     }
 
     fn validate(&self) -> Result<(), String> {
         self.stack.validate()?;
         self.hir.validate()?;
-        let lir: Vec<u32> = self.stack.iter(STACK).filter(|&id| self.is_lir[id as usize]).collect();
+        let lir: Vec<u32> = self.stack.iter(ALL).filter(|&id| self.is_lir[id as usize]).collect();
         let weight: u64 = lir.iter().map(|&id| self.stack.objects().weight(id)).sum();
         if weight != self.lir_weight || weight > self.lir_capacity {
             return Err(format!("LIR objects weigh {weight}, counted are {}", self.lir_weight));
@@ -139,12 +125,12 @@ impl Policy for Lirs {
         if self.is_lir.iter().filter(|&&is_lir| is_lir).count() != lir.len() {
             return Err("an LIR object is not on the stack".to_string());
         }
-        if self.stack.oldest(STACK).is_some_and(|id| !self.is_lir[id as usize]) {
+        if self.stack.oldest(ALL).is_some_and(|id| !self.is_lir[id as usize]) {
             return Err("the oldest object on the stack is not LIR".to_string());
         }
-        if let Some(id) = self.hir.iter(GONE).find(|&id| !self.stack.is_on(STACK, id)) {
-            return Err(format!("object {id} is gone, and not on the stack"));
+        match self.hir.iter(ALL).find(|&id| self.is_lir[id as usize]) {
+            Some(id) => Err(format!("object {id} is LIR, and on the queue of the others")),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

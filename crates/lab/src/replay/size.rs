@@ -52,7 +52,9 @@ impl Size {
         };
         let blocks = blocks.clamp(1, CAPACITY_BYTES_MAX / block);
         let bytes = match (self, form) {
-            (Size::Fraction(fraction), Form::Charged) => share(distinct_bytes, fraction).clamp(block, CAPACITY_BYTES_MAX),
+            (Size::Fraction(fraction), Form::Charged) => {
+                share(distinct_bytes, fraction).clamp(block, CAPACITY_BYTES_MAX)
+            }
             (Size::Bytes(bytes), Form::Charged) => bytes.clamp(block, CAPACITY_BYTES_MAX),
             _ => blocks * block,
         };

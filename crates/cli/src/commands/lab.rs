@@ -1,0 +1,72 @@
+mod report;
+mod size;
+
+use std::fs;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use ::lab::{Form, Replay, Trace};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::arguments::{LabCommand, PoliciesArguments};
+use crate::failure::{Failure, Result};
+use crate::format::{json, print};
+
+pub(crate) fn run(command: LabCommand) -> Result<()> {
+    match command {
+        LabCommand::Policies(arguments) => policies(&arguments),
+    }
+}
+
+fn policies(arguments: &PoliciesArguments) -> Result<()> {
+    let plan = Replay {
+        policies: list(&arguments.policies, |word| word.parse().map_err(Failure::usage))?,
+        sizes: list(&arguments.sizes, size::parse)?,
+        form: if arguments.charge { Form::Charged } else { Form::Plain },
+    };
+    let format = arguments.format.as_deref().map(str::parse).transpose();
+    let format = format.map_err(Failure::usage)?;
+
+    let bar = progress_bar();
+    bar.set_message(format!("reading {}", arguments.trace.display()));
+    let trace = Trace::read(&arguments.trace, format).map_err(Failure::new)?;
+    bar.set_length(plan.requests(&trace));
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {human_pos} requests, {eta} left") {
+        bar.set_style(style);
+    }
+    let rows = lab::replay(&trace, &plan, &|requests| bar.inc(requests));
+    bar.finish_and_clear();
+
+    if let Some(file) = &arguments.plot {
+        let picture = lab::plot::svg(&rows).map_err(Failure::new)?;
+        fs::write(file, picture).map_err(|error| {
+            Failure::new(format!("cannot write the plot {}: {error}", file.display()))
+        })?;
+    }
+    print(&match arguments.json {
+        true => json(&rows),
+        false => report::people(&trace, &plan, &rows),
+    });
+    Ok(())
+}
+
+/// Words between commas; a word that comes again counts once.
+fn list<T: PartialEq>(text: &str, read: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
+    let mut items = Vec::new();
+    for word in text.split(',') {
+        let item = read(word.trim())?;
+        if !items.contains(&item) {
+            items.push(item);
+        }
+    }
+    Ok(items)
+}
+
+fn progress_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
