@@ -26,4 +26,6 @@ mod trace;
 
 pub use policy::PolicyName;
 pub use replay::{CHARGED_RECORD_BYTES, Form, Replay, Row, Size, replay};
-pub use trace::{Format, Place, REQUESTS_MAX, SPLIT_BYTES, Trace, TraceError, UnknownFormat};
+pub use trace::{
+    Format, OBJECTS_MAX, Place, REQUESTS_MAX, SPLIT_BYTES, Trace, TraceError, UnknownFormat,
+};

@@ -120,7 +120,7 @@ mod tests {
         for policy in PolicyName::ALL {
             assert!(picture.contains(policy.name()), "{policy}");
         }
-        assert_eq!(picture.matches("<polyline").count(), 2 * PolicyName::ALL.len() + 2);
+        assert_eq!(picture.matches("<circle").count(), 2 * PolicyName::ALL.len());
     }
 
     #[test]

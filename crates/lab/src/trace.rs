@@ -18,7 +18,7 @@ mod words;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-pub use builder::REQUESTS_MAX;
+pub use builder::{OBJECTS_MAX, REQUESTS_MAX};
 pub use bytes::SPLIT_BYTES;
 pub use error::{Place, TraceError};
 pub use format::{Format, UnknownFormat};
@@ -54,9 +54,16 @@ impl Trace {
     ///
     /// # Errors
     /// When the file cannot be read, its format is not recognised or not kept to, or it has more
-    /// than [`REQUESTS_MAX`] requests, or none.
+    /// than [`REQUESTS_MAX`] requests or [`OBJECTS_MAX`] objects, or no requests.
     pub fn read(path: &Path, format: Option<Format>) -> Result<Trace, TraceError> {
-        let mut input = Input::open(path)?;
+        Trace::from_input(path, Input::open(path)?, format)
+    }
+
+    fn from_input(
+        path: &Path,
+        mut input: Input,
+        format: Option<Format>,
+    ) -> Result<Trace, TraceError> {
         let format = match format {
             Some(format) => format,
             None => recognise::recognise(path, input.head())
@@ -85,7 +92,7 @@ impl Trace {
     /// A trace of blocks of one size, for experiments that make their own.
     ///
     /// # Panics
-    /// When there are no blocks, or more than [`REQUESTS_MAX`].
+    /// When there are no blocks, or more than [`REQUESTS_MAX`] or [`OBJECTS_MAX`].
     pub fn from_blocks(
         name: &str,
         blocks: impl IntoIterator<Item = u64>,
@@ -97,11 +104,14 @@ impl Trace {
     /// A trace of objects, each with its size in bytes.
     ///
     /// # Panics
-    /// When there are no objects, or more than [`REQUESTS_MAX`].
+    /// When there are no objects, or more than [`REQUESTS_MAX`] or [`OBJECTS_MAX`].
     pub fn from_objects(name: &str, objects: impl IntoIterator<Item = (u64, u32)>) -> Trace {
         let mut builder = Builder::default();
         for (key, bytes) in objects {
-            assert!(builder.push(key, bytes).is_ok(), "at most {REQUESTS_MAX} requests");
+            assert!(
+                builder.push(key, bytes).is_ok(),
+                "at most {REQUESTS_MAX} requests, {OBJECTS_MAX} objects"
+            );
         }
         builder.finish(name.to_string()).expect("at least one request")
     }

@@ -105,6 +105,7 @@ impl Policy for Lirs {
             self.promote(id);
         } else {
             self.stack.push(ALL, id);
+            self.prune();
             self.hir.push(ALL, id);
         }
         hit

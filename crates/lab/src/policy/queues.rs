@@ -53,11 +53,6 @@ impl<const N: usize> Queues<N> {
         self.nodes[id as usize].queue == queue as u8
     }
 
-    /// How many objects stand on a queue.
-    pub fn len(&self, queue: usize) -> usize {
-        self.lengths[queue]
-    }
-
     /// Whether no object stands on a queue.
     pub fn is_empty(&self, queue: usize) -> bool {
         self.lengths[queue] == 0

@@ -1,13 +1,17 @@
 use std::sync::OnceLock;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 
 use super::{Sizes, Trace};
 
 /// Most requests of a trace: with 4 bytes each, and 4 more where the optimum is asked for, 2 GiB.
 pub const REQUESTS_MAX: usize = 1 << 28;
 
-/// [`REQUESTS_MAX`] is reached.
+/// Most objects of a trace: with what finds their numbers while it is read, about 2 GiB.
+pub const OBJECTS_MAX: usize = 1 << 26;
+
+/// [`REQUESTS_MAX`] or [`OBJECTS_MAX`] is reached.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -25,16 +29,24 @@ impl Builder {
         if self.ids.len() == REQUESTS_MAX {
             return Err(Full);
         }
-        let id = *self.numbers.entry(key).or_insert_with(|| {
-            self.sizes.push(bytes.max(1));
-            (self.sizes.len() - 1) as u32
-        });
+        let id = match self.numbers.entry(key) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(_) if self.sizes.len() == OBJECTS_MAX => return Err(Full),
+            Entry::Vacant(new) => {
+                let id = self.sizes.len() as u32;
+                self.sizes.push(bytes.max(1));
+                *new.insert(id)
+            }
+        };
         self.ids.push(id);
         Ok(())
     }
 
     /// Adds requests for `count` blocks from `first` on.
     pub fn push_run(&mut self, first: u64, count: u64, block_bytes: u32) -> Result<(), Full> {
+        if count > (REQUESTS_MAX - self.ids.len()) as u64 {
+            return Err(Full);
+        }
         for key in first..first.saturating_add(count) {
             self.push(key, block_bytes)?;
         }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::builder::REQUESTS_MAX;
+use super::builder::{OBJECTS_MAX, REQUESTS_MAX};
 use super::format::Format;
 
 /// Where in a trace something is wrong. Counts after decompression.
@@ -60,9 +60,9 @@ pub enum TraceError {
         /// What is wrong.
         what: String,
     },
-    /// There are more requests than one trace may have.
+    /// There are more requests or objects than one trace may have.
     #[error(
-        "{}, {place}: more than {REQUESTS_MAX} requests; cut the trace into parts",
+        "{}, {place}: more than {REQUESTS_MAX} requests, or {OBJECTS_MAX} objects; cut the trace into parts",
         path.display()
     )]
     TooLong {
