@@ -7,11 +7,12 @@ const ALL: usize = 0;
 
 /// LIRS: keeps what comes back soonest, measured by the other objects between two uses.
 ///
-/// Most of the capacity is for objects with a low inter-reference recency (LIR), 1 % for the
-/// others (HIR). The stack holds objects by their last use: all LIR ones, and those HIR ones,
-/// resident or gone, that were used more recently than the oldest LIR one. An HIR object that is
-/// used while it stands on the stack has come back sooner than the oldest LIR object, and takes
-/// its place. Resident HIR objects stand on a queue as well, whose oldest goes first.
+/// Most of the capacity is for objects with a low inter-reference recency (LIR), 1 %, and at
+/// least 2, for the others (HIR). The stack holds objects by their last use: all LIR ones, and
+/// those HIR ones, resident or gone, that were used more recently than the oldest LIR one. An HIR
+/// object that is used while it stands on the stack has come back sooner than the oldest LIR
+/// object, and takes its place. Resident HIR objects stand on a queue as well, whose oldest goes
+/// first.
 ///
 /// S. Jiang, X. Zhang, "LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy to
 /// Improve Buffer Cache Performance", SIGMETRICS 2002. As there, the stack is not bounded: it may
@@ -30,7 +31,7 @@ pub struct Lirs {
 impl Lirs {
     /// An empty cache.
     pub fn new(capacity: u64, objects: &Objects) -> Lirs {
-        let hir_capacity = (capacity / 100).max(1);
+        let hir_capacity = (capacity / 100).max(2).min(capacity);
         Lirs {
             capacity,
             lir_capacity: capacity.saturating_sub(hir_capacity),

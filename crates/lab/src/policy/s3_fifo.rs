@@ -17,13 +17,17 @@ const USES_MAX: u8 = 3;
 /// queue. There every use but the first three gives another round.
 ///
 /// J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi, "FIFO Queues are All You Need for Cache
-/// Eviction", SOSP 2023, algorithm 1. Ghosts weigh at most as much as the main queue may.
+/// Eviction", SOSP 2023, algorithm 1. Ghosts weigh at most as much as the main queue may. As in
+/// the authors' libCacheSim, what does not fit into the small queue while the cache fills up for
+/// the first time goes to the main queue.
 #[derive(Debug)]
 pub struct S3Fifo {
     capacity: u64,
     small_capacity: u64,
     queues: Queues<3>,
     uses: Vec<u8>,
+    /// Something had to be evicted.
+    has_filled: bool,
 }
 
 impl S3Fifo {
@@ -34,6 +38,7 @@ impl S3Fifo {
             small_capacity: (capacity / 10).max(1),
             queues: Queues::new(objects),
             uses: vec![0; objects.count()],
+            has_filled: false,
         }
     }
 
@@ -85,8 +90,10 @@ impl Policy for S3Fifo {
         }
         let known = self.queues.is_on(GHOST, id);
         self.queues.remove(id);
+        self.has_filled |= self.resident_weight() + weight > self.capacity;
         self.evict(weight);
-        self.queues.push(if known { MAIN } else { SMALL }, id);
+        let fills = !self.has_filled && self.queues.weight(SMALL) >= self.small_capacity;
+        self.queues.push(if known || fills { MAIN } else { SMALL }, id);
         false
     }
 

@@ -21,7 +21,7 @@ pub(super) fn push_range(
         return Err(None);
     }
     let block = u64::from(SPLIT_BYTES);
-    let first = device << BLOCK_BITS | start / block;
+    let first = (device << BLOCK_BITS) | (start / block);
     requests.push_run(first, end.div_ceil(block) - start / block, SPLIT_BYTES).map_err(Some)
 }
 

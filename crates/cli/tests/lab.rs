@@ -1,0 +1,93 @@
+//! `warmfront lab`, as its users call it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+fn lab(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_warmfront"))
+        .args(["lab", "policies"])
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("the command runs")
+}
+
+/// A directory with a loop over five blocks, ten times.
+fn with_loop() -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let text = "1\n2\n3\n4\n5\n".repeat(10);
+    fs::write(directory.path().join("loop.trace"), text).expect("it can be written");
+    directory
+}
+
+#[test]
+fn rows_for_programs() {
+    let directory = with_loop();
+    let arguments = ["loop.trace", "--policies", "lru,min", "--sizes", "80%,5b", "--json"];
+    let output = lab(directory.path(), &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let rows = rows.as_array().expect("it is an array");
+    let figures: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (row["policy"].as_str(), row["capacity_blocks"].as_u64(), row["misses"].as_u64())
+        })
+        .collect();
+    let expected = [
+        (Some("lru"), Some(4), Some(50)),
+        (Some("lru"), Some(5), Some(5)),
+        (Some("min"), Some(4), Some(16)),
+        (Some("min"), Some(5), Some(5)),
+    ];
+    assert_eq!(figures, expected);
+    assert_eq!(rows[0]["trace"], "loop");
+    assert_eq!(rows[0]["requests"], 50);
+    assert_eq!(rows[0]["fraction"], 0.8);
+    assert_eq!(rows[0]["miss_ratio"], 1.0);
+}
+
+#[test]
+fn a_table_for_people_and_a_plot() {
+    let directory = with_loop();
+    let arguments =
+        ["loop.trace", "--policies", "min,lru,lirs", "--sizes", "80%", "--plot", "x.svg"];
+    let output = lab(directory.path(), &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("it is text");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "loop: 50 requests for 5 blocks of 4K, 20K");
+    assert_eq!(lines[2], "MISSES, %      80% (4)");
+    assert_eq!(lines[3], "lru            100.00");
+    assert!(lines[4].starts_with("lirs") && lines[4].ends_with('*'), "{text}");
+    assert_eq!(lines[5], "min (optimum)   32.00");
+    assert!(text.contains("hits at 80% (4), where policies differ most"), "{text}");
+    let picture = fs::read_to_string(directory.path().join("x.svg")).expect("there is a plot");
+    assert!(picture.starts_with("<svg") && picture.contains("lirs"), "{picture}");
+}
+
+#[test]
+fn every_mistake_has_its_message() {
+    let directory = with_loop();
+    fs::write(directory.path().join("cut.zst"), [0x28, 0xb5, 0x2f, 0xfd, 4]).expect("written");
+    let cases: [(&[&str], i32, &[&str]); 7] = [
+        (&["none.trace"], 1, &["cannot open the trace none.trace"]),
+        (&["cut.zst"], 1, &["cannot read the trace cut.zst", "byte 0"]),
+        (&["loop.trace", "--format", "ssdsim"], 1, &["loop.trace, line 1", "device"]),
+        (&["loop.trace", "--format", "blktrace"], 2, &["`blktrace`", "vscsi"]),
+        (&["loop.trace", "--policies", "lru,fifo"], 2, &["`fifo`", "s3-fifo"]),
+        (&["loop.trace", "--sizes", "1%,,2%"], 2, &["`` is not a size", "512M"]),
+        (&["loop.trace", "--plot", "no/where.svg"], 1, &["cannot write the plot no/where.svg"]),
+    ];
+    for (arguments, status, parts) in cases {
+        let output = lab(directory.path(), arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {message}");
+        for part in parts {
+            assert!(message.contains(part), "no {part:?} in {message:?}");
+        }
+    }
+}
