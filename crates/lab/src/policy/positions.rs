@@ -97,7 +97,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_as_a_sorted_set(steps in proptest::collection::vec((0..3, 0..5000usize), 1..400)) {
+        fn behaves_as_a_sorted_set(
+            steps in proptest::collection::vec((0..3, 0..5000usize), 1..400),
+        ) {
             let mut positions = Positions::new(5000);
             let mut model = BTreeSet::new();
             for (step, position) in steps {

@@ -62,7 +62,8 @@ pub enum TraceError {
     },
     /// There are more requests or objects than one trace may have.
     #[error(
-        "{}, {place}: more than {REQUESTS_MAX} requests, or {OBJECTS_MAX} objects; cut the trace into parts",
+        "{}, {place}: more than {REQUESTS_MAX} requests, or {OBJECTS_MAX} objects; cut \
+         the trace into parts",
         path.display()
     )]
     TooLong {
