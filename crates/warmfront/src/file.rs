@@ -56,7 +56,7 @@ impl Pool {
         let properties = self.properties(object);
         let coherence = properties.coherence;
         if coherence == Coherence::Open || !object.version().is_trusted(coherence, self.now()) {
-            self.check(object, None).await?;
+            self.check_name(object).await?;
         }
         let mode = OpenMode { direct: properties.directio, ..mode };
         let only_reads = !mode.write && !mode.truncate;

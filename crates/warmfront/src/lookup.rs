@@ -296,6 +296,35 @@ impl Pool {
         Ok(())
     }
 
+    /// Asks the origin whether the name at which an object was found still leads to it, and takes
+    /// in its attributes. Asking for the object itself would not do: while somebody has it open,
+    /// or it has another name, it is there although the name leads elsewhere.
+    ///
+    /// # Errors
+    /// [`EngineError::is_stale`] when the name leads elsewhere, or nowhere.
+    pub(crate) async fn check_name(&self, object: &Object) -> Result<()> {
+        let Some((parent, name)) = object.place().parent.clone() else {
+            return self.check(object, None).await;
+        };
+        let _turn = object.attributes_turn.lock().await;
+        let changes_ended = object.version().changes_ended();
+        match self.origin.lookup(parent, &name).await {
+            Ok(entry) => {
+                self.origin.forget(entry.object, 1);
+                if entry.object == object.id {
+                    if object.version().changes_ended() == changes_ended {
+                        self.observe(object, entry.attributes);
+                    }
+                    return Ok(());
+                }
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.distrust_name(object);
+        Err(OriginError::Stale { operation: "open" }.into())
+    }
+
     /// Drops what is known of the name that led to an object, so that it is looked up anew.
     pub(crate) fn distrust_name(&self, object: &Object) {
         if let Some((parent, name)) = object.place().parent.clone() {
