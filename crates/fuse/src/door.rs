@@ -89,7 +89,9 @@ impl Door {
     fn entry(&self, found: &Found) -> Entry {
         Entry {
             node: self.node(found.object),
-            generation: found.incarnation,
+            // Another one for an inode number that is used again would make the kernel fail calls
+            // that are just under way on the old node, with `EIO`.
+            generation: 0,
             attributes: convert::attr(found.object.0, &found.attributes),
             entry_ttl: found.entry_ttl,
             attributes_ttl: found.attribute_ttl,

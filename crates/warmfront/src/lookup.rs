@@ -28,8 +28,6 @@ const SPACE_TRUST_MAX: Duration = Duration::from_secs(60);
 pub struct Found {
     /// Which object.
     pub object: ObjectId,
-    /// Tells the object from others that had the same id before it.
-    pub incarnation: u64,
     /// Its attributes.
     pub attributes: Attributes,
     /// How long the name may be taken to lead there without asking again.
@@ -230,11 +228,8 @@ impl Pool {
     ) -> Found {
         let now = self.now();
         let properties = self.properties(object);
-        let born = version.attributes.born.unwrap_or_default();
         Found {
             object: object.id,
-            incarnation: (born.seconds as u64).wrapping_mul(1_000_000_000)
-                ^ u64::from(born.nanoseconds),
             attributes: version.attributes,
             entry_ttl: self.entry_ttl(name_checked_at, &properties, now),
             attribute_ttl: pass_on(version.trusted_for(properties.coherence, now), &properties),
