@@ -23,6 +23,7 @@ mod balance;
 mod budget;
 mod buffers;
 mod cache;
+mod curve;
 mod directory;
 mod ghost;
 mod list;
@@ -40,6 +41,9 @@ mod touch;
 pub use balance::CLASS_FLOOR;
 pub use buffers::{Arena, ArenaStatistics, Buffer, CHUNK_BYTES, OutOfMemory, PAGE_BYTES};
 pub use cache::{Cache, SHARDS_MAX};
+pub use curve::{
+    CURVE_BYTES_MAX, CURVE_SAMPLES_MIN, CURVE_TOLERANCE, Curve, CurvePoint, CurveSnapshot, Load,
+};
 pub use ghost::Ghost;
 pub use list::{Class, List, Queue};
 pub use options::{CORRELATED_WINDOW, Options};
