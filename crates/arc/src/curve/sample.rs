@@ -122,7 +122,7 @@ impl Sample {
                     self.weights.subtract(slot, u64::from(self.sizes[slot]));
                 }
                 self.sizes[slot] = 0;
-                Some(u64::from(size) + between.round() as u64)
+                Some(u64::from(size).saturating_add(between.round() as u64))
             }
             hashbrown::hash_table::Entry::Vacant(entry) => {
                 entry.insert(self.next as u32);
@@ -149,15 +149,16 @@ impl Sample {
             return CurveSnapshot::default();
         }
         let (accesses, hits) = self.present(load);
-        let rate = rate_of(self.settled);
-        CurveSnapshot {
+        let sizes: u64 = self.sizes.iter().copied().map(u64::from).sum();
+        let snapshot = CurveSnapshot {
             accesses,
             measured_hit_rate: if accesses > 0.0 { hits / accesses } else { 0.0 },
             samples: self.histogram.samples() as u64,
             records: self.slots.len() as u64,
-            rate,
-            points: CurveSnapshot::points_of(&self.histogram, accesses, rate),
-        }
+            rate: rate_of(self.settled),
+            points: Vec::new(),
+        };
+        snapshot.with_points(&self.histogram, sizes as f64 / self.slots.len().max(1) as f64)
     }
 
     /// Memory in bytes.

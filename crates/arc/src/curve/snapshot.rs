@@ -16,7 +16,8 @@ pub struct CurvePoint {
     pub bytes: u64,
     /// Share of accesses, 0 to 1, that an LRU cache of that size would have answered.
     pub hit_rate: f64,
-    /// Two standard errors of the hit rate that come from sampling; 0 where all was sampled.
+    /// Two standard errors of the hit rate that come from sampling; 0 where all was sampled. What
+    /// the sample cannot know of itself, such as a few very hot records, is not in it.
     pub error: f64,
 }
 
@@ -90,41 +91,63 @@ impl CurveSnapshot {
         Some(if above(&highest) >= KNEE_SHARE_MIN { highest } else { enough })
     }
 
-    /// Sums up a histogram of `accesses` in truth, of which `rate` were sampled at last.
-    ///
-    /// The adjustment of SHARDS: the sample stands for more or fewer accesses than there were,
-    /// mostly because a few very hot records are or are not in it; what is missing or too much is
-    /// made up at the smallest distance, where the accesses to hot records lie.
-    pub(super) fn points_of(histogram: &Histogram, accesses: f64, rate: f64) -> Vec<CurvePoint> {
-        let Some(last) = (0..BUCKETS).rev().find(|bucket| {
-            (0..GROUPS).any(|group| histogram.row(group).get(*bucket).is_some_and(|it| *it > 0.0))
-        }) else {
-            return match accesses > 0.0 {
-                true => vec![CurvePoint { bytes: upper_edge(0), hit_rate: 0.0, error: 0.0 }],
-                false => Vec::new(),
-            };
-        };
-        let sampled: f64 = (0..GROUPS).map(|group| histogram.accesses(group)).sum();
-        let mut sum = accesses - sampled;
-        let mut sums: [f64; GROUPS] =
-            std::array::from_fn(|group| accesses / GROUPS as f64 - histogram.accesses(group));
-        let mut highest = 0.0_f64;
-        let mut points = Vec::with_capacity(last + 1);
-        for bucket in 0..=last {
-            for (group, group_sum) in sums.iter_mut().enumerate() {
-                *group_sum += histogram.row(group)[bucket];
-                sum += histogram.row(group)[bucket];
-            }
-            highest = highest.max((sum / accesses).clamp(0.0, 1.0));
-            let error = standard_error(&sums.map(|sum| sum * GROUPS as f64 / accesses));
-            points.push(CurvePoint {
-                bytes: upper_edge(bucket),
-                hit_rate: highest,
-                error: 2.0 * error * (1.0 - rate).max(0.0).sqrt(),
-            });
+    /// Fills in the points from a histogram that stands for `self.accesses` in truth, in records
+    /// of `record_bytes` on average.
+    pub(super) fn with_points(mut self, histogram: &Histogram, record_bytes: f64) -> CurveSnapshot {
+        self.points = points_of(histogram, self.accesses, self.rate);
+        let errors: Vec<f64> =
+            self.points.iter().map(|point| self.error_of_distances(point, record_bytes)).collect();
+        for (point, error) in self.points.iter_mut().zip(errors) {
+            point.error = point.error.hypot(error);
         }
-        points
+        self
     }
+
+    /// Two standard errors of a hit rate that come from the distances: they are sums over few
+    /// sampled records, so that a point may lie too far left or right.
+    fn error_of_distances(&self, point: &CurvePoint, record_bytes: f64) -> f64 {
+        let records = (point.bytes as f64 / record_bytes * self.rate).max(1.0);
+        let share = 2.0 * ((1.0 - self.rate).max(0.0) / records).sqrt();
+        let at = |bytes: f64| self.at(bytes as u64).map_or(0.0, |point| point.hit_rate);
+        let bytes = point.bytes as f64;
+        (at(bytes * (1.0 + share)) - at(bytes * (1.0 - share).max(0.0))) / 2.0
+    }
+}
+
+/// Sums up a histogram of `accesses` in truth, of which `rate` were sampled at last.
+///
+/// The adjustment of SHARDS: the sample stands for more or fewer accesses than there were,
+/// mostly because a few very hot records are or are not in it; what is missing or too much is
+/// made up at the smallest distance, where the accesses to hot records lie.
+fn points_of(histogram: &Histogram, accesses: f64, rate: f64) -> Vec<CurvePoint> {
+    let Some(last) = (0..BUCKETS).rev().find(|bucket| {
+        (0..GROUPS).any(|group| histogram.row(group).get(*bucket).is_some_and(|it| *it > 0.0))
+    }) else {
+        return match accesses > 0.0 {
+            true => vec![CurvePoint { bytes: upper_edge(0), hit_rate: 0.0, error: 0.0 }],
+            false => Vec::new(),
+        };
+    };
+    let sampled: f64 = (0..GROUPS).map(|group| histogram.accesses(group)).sum();
+    let mut sum = accesses - sampled;
+    let mut sums: [f64; GROUPS] =
+        std::array::from_fn(|group| accesses / GROUPS as f64 - histogram.accesses(group));
+    let mut highest = 0.0_f64;
+    let mut points = Vec::with_capacity(last + 1);
+    for bucket in 0..=last {
+        for (group, group_sum) in sums.iter_mut().enumerate() {
+            *group_sum += histogram.row(group)[bucket];
+            sum += histogram.row(group)[bucket];
+        }
+        highest = highest.max((sum / accesses).clamp(0.0, 1.0));
+        let error = standard_error(&sums.map(|sum| sum * GROUPS as f64 / accesses));
+        points.push(CurvePoint {
+            bytes: upper_edge(bucket),
+            hit_rate: highest,
+            error: 2.0 * error * (1.0 - rate).max(0.0).sqrt(),
+        });
+    }
+    points
 }
 
 /// The standard error of the mean of what the groups say.
