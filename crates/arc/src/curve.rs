@@ -44,7 +44,7 @@ pub struct Load {
 ///     let hash = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
 ///     load.accesses += 1;
 ///     if curve.is_sampled(hash) {
-///         let _bytes_taken = curve.access(hash, 4096, &load);
+///         let _bytes_taken = curve.access(hash, 4096, || load);
 ///     }
 /// }
 /// let enough = curve.snapshot(&load).enough().unwrap();
@@ -74,11 +74,11 @@ impl Curve {
     }
 
     /// Counts an access to a record that [is sampled](Curve::is_sampled), whether it was a hit or
-    /// not. `load` counts it already.
+    /// not. `load` counts it already, and is asked for now and then only, under the curve's lock.
     ///
     /// Returns the bytes of memory that the curve has taken for it, to be charged to the budget.
     #[must_use]
-    pub fn access(&self, hash: u64, bytes: u64, load: &Load) -> u64 {
+    pub fn access(&self, hash: u64, bytes: u64, load: impl Fn() -> Load) -> u64 {
         let mut sample = self.sample.lock();
         let grown = sample.access(hash, bytes, load);
         self.threshold.store(sample.threshold(), Relaxed);

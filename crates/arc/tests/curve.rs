@@ -35,7 +35,7 @@ impl Fed {
         self.load.accesses += 1;
         let hash = hash(key);
         if self.curve.is_sampled(hash) {
-            self.bytes += self.curve.access(hash, bytes, &self.load);
+            self.bytes += self.curve.access(hash, bytes, || self.load);
         }
     }
 

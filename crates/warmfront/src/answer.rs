@@ -49,10 +49,15 @@ pub(crate) enum Content {
 pub type Listing = Vec<DirectoryEntry>;
 
 impl Cached {
+    /// Bytes of RAM that a record of contents takes, with a buffer of so many.
+    pub(crate) fn data_bytes(buffer_bytes: usize) -> usize {
+        buffer_bytes + size_of::<Record>()
+    }
+
     /// Bytes of RAM that the value takes.
     pub(crate) fn charged_bytes(&self) -> usize {
         match self {
-            Cached::Data(record) => record.charged_bytes() + size_of::<Record>(),
+            Cached::Data(record) => Cached::data_bytes(record.charged_bytes()),
             Cached::Metadata(metadata) => size_of::<Metadata>() + metadata.content.heap_bytes(),
         }
     }

@@ -63,11 +63,16 @@ counters! {
 #[derive(Debug)]
 pub(crate) struct Counters {
     values: [AtomicU64; COUNTERS.len()],
+    /// What other sizes would make of the reads of contents.
+    pub(crate) curve: arc::Curve,
 }
 
 impl Default for Counters {
     fn default() -> Counters {
-        Counters { values: [const { AtomicU64::new(0) }; COUNTERS.len()] }
+        Counters {
+            values: [const { AtomicU64::new(0) }; COUNTERS.len()],
+            curve: arc::Curve::default(),
+        }
     }
 }
 
@@ -77,6 +82,11 @@ impl Counters {
         if amount > 0 {
             self.values[counter as usize].fetch_add(amount, Ordering::Relaxed);
         }
+    }
+
+    /// One counter.
+    pub(crate) fn get(&self, counter: Counter) -> u64 {
+        self.values[counter as usize].load(Ordering::Relaxed)
     }
 
     /// All counters by name, with the sums that arcstats has.

@@ -67,4 +67,16 @@ impl Key {
     pub(crate) fn metadata(pool: u32, object: ObjectId, part: Part<'_>) -> Key {
         Key { object: object.0, generation: part.epoch(), part: part.encode(), pool }
     }
+
+    /// The same hash for the same key always, with all bits mixed: whether the record is sampled.
+    pub(crate) fn sampling_hash(&self) -> u64 {
+        let fields = self.object.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32)
+            ^ self.part.wrapping_mul(0xD6E8_FEB8_6659_FD93)
+            ^ self.generation
+            ^ u64::from(self.pool) << 32;
+        // The finalizer of splitmix64 (Steele, Lea, Flood, 2014).
+        let mixed = (fields ^ (fields >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
 }

@@ -14,6 +14,7 @@
 
 mod answer;
 mod counters;
+mod curve;
 mod datasets;
 mod directory;
 mod error;
@@ -44,6 +45,7 @@ mod xattr;
 
 pub use answer::Listing;
 pub use counters::COUNTERS;
+pub use curve::{CurveReport, CurveScope, SizePoint};
 pub use datasets::{Dataset, DatasetCursor, DatasetError, Datasets, PropertyRow, Source};
 pub use directory::OpenDirectory;
 pub use error::{EngineError, Result};

@@ -72,6 +72,10 @@ pub struct Pool {
     pub(crate) objects: Objects,
     pub(crate) flights: Flights,
     pub(crate) moves: Moves,
+    /// What other sizes would make of all reads of contents.
+    pub(crate) curve: arc::Curve,
+    /// Memory of all curves.
+    pub(crate) curve_bytes: AtomicU64,
     pub(crate) prefetches: AtomicU64,
     /// Calls of readers to the origin for contents that are under way.
     pub(crate) demand_fetches: AtomicU64,
@@ -106,6 +110,8 @@ impl Pool {
             objects: Objects::default(),
             flights: Flights::default(),
             moves: Moves::default(),
+            curve: arc::Curve::default(),
+            curve_bytes: AtomicU64::new(0),
             prefetches: AtomicU64::new(0),
             demand_fetches: AtomicU64::new(0),
             space: Mutex::default(),

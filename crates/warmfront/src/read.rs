@@ -53,6 +53,7 @@ impl OpenFile {
         let records = layout.records(range.clone());
         tenant.counters.add(Counter::DemandDataHits, records.end - records.start);
         tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
+        self.sample(tenant, &layout, records);
         self.accessed(tenant, &properties, &layout, range, false, now);
         Some(pieces)
     }
@@ -122,6 +123,7 @@ impl OpenFile {
         tenant.counters.add(Counter::DemandDataHits, hits as u64);
         tenant.counters.add(Counter::DemandDataIohits, joined as u64);
         tenant.counters.add(Counter::DemandDataMisses, leads.len() as u64);
+        self.sample(tenant, layout, layout.records(range.clone()));
         let waited = joined + leads.len() > 0;
 
         // What this caller has to fetch comes first: others wait for it.

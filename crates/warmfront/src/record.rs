@@ -2,7 +2,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arc::{Arena, Buffer, OutOfMemory};
+use arc::{Arena, Buffer, OutOfMemory, PAGE_BYTES};
 
 /// The contents of one record. Never changes while anybody but the cache holds it; the last record
 /// of an object may be short. Its buffer begins and ends at a page, so that `O_DIRECT` takes it.
@@ -19,6 +19,11 @@ impl Record {
         capacity: usize,
     ) -> Result<Record, OutOfMemory> {
         Ok(Record { buffer: arena.buffer(capacity)?, length: 0 })
+    }
+
+    /// Bytes of a buffer for `capacity` bytes.
+    pub(crate) fn buffer_bytes(capacity: usize) -> usize {
+        capacity.next_multiple_of(PAGE_BYTES)
     }
 
     /// The whole buffer, to be filled.

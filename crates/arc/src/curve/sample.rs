@@ -99,8 +99,8 @@ impl Sample {
     }
 
     /// Counts an access. Returns the bytes of memory that were taken for it.
-    pub fn access(&mut self, hash: u64, bytes: u64, load: &Load) -> usize {
-        let grown = self.make_room(hash, load);
+    pub fn access(&mut self, hash: u64, bytes: u64, load: impl Fn() -> Load) -> usize {
+        let grown = self.make_room(hash, &load);
         // Room may have been made by forgetting this very record, or there may be none at all.
         if hash >= self.threshold || self.records_max == 0 {
             return grown;
@@ -138,7 +138,7 @@ impl Sample {
         self.next += 1;
         self.period_samples += 1;
         if self.period_samples == PERIOD_SAMPLES {
-            self.end_period(load);
+            self.end_period(&load());
         }
         grown
     }
@@ -180,7 +180,7 @@ impl Sample {
     }
 
     /// Sees to it that there is a slot, and that one more record fits if this one is new.
-    fn make_room(&mut self, hash: u64, load: &Load) -> usize {
+    fn make_room(&mut self, hash: u64, load: impl Fn() -> Load) -> usize {
         let mut grown = 0;
         let is_full = self.slots.len() == self.records_max;
         let is_known = || {
@@ -188,6 +188,7 @@ impl Sample {
             self.slots.find(mixed(hash), is_same).is_some()
         };
         if is_full && !is_known() {
+            let load = &load();
             // What lies too deep to matter goes first.
             if self.records_max > 0 {
                 self.close_gaps(0, load.horizon_bytes);
@@ -200,7 +201,7 @@ impl Sample {
             }
         }
         if self.next == self.hashes.len() && self.records_max > 0 {
-            self.close_gaps(0, load.horizon_bytes);
+            self.close_gaps(0, load().horizon_bytes);
         }
         grown
     }
