@@ -54,18 +54,31 @@ pub struct Load {
 /// ```
 #[derive(Debug)]
 pub struct Curve {
-    /// A copy of the sample's, to be read without the lock.
+    /// A copy of the sample's, to be read without the lock; 0 before the curve is started.
     threshold: AtomicU64,
-    sample: Mutex<Sample>,
+    /// Elsewhere, so that a sampled access leaves the line that every access reads alone.
+    sample: Box<Mutex<Sample>>,
 }
 
 impl Default for Curve {
     fn default() -> Curve {
-        Curve { threshold: AtomicU64::new(u64::MAX), sample: Mutex::default() }
+        let curve = Curve::stopped();
+        curve.start();
+        curve
     }
 }
 
 impl Curve {
+    /// A curve that samples nothing until it is [started](Curve::start).
+    pub fn stopped() -> Curve {
+        Curve { threshold: AtomicU64::new(0), sample: Box::default() }
+    }
+
+    /// Begins to sample, if it has not begun yet.
+    pub fn start(&self) {
+        self.threshold.store(self.sample.lock().threshold(), Relaxed);
+    }
+
     /// Whether accesses to the record with this hash are to be told to [`access`](Curve::access).
     /// All 64 bits of the hash have to be mixed well, and each record keeps its own.
     #[inline]
@@ -81,7 +94,9 @@ impl Curve {
     pub fn access(&self, hash: u64, bytes: u64, load: impl Fn() -> Load) -> u64 {
         let mut sample = self.sample.lock();
         let grown = sample.access(hash, bytes, load);
-        self.threshold.store(sample.threshold(), Relaxed);
+        if sample.threshold() != self.threshold.load(Relaxed) {
+            self.threshold.store(sample.threshold(), Relaxed);
+        }
         grown as u64
     }
 

@@ -213,7 +213,7 @@ fn the_curve_follows_the_load() {
     fed.curve.validate();
     let present = fed.snapshot();
     assert!(present.points.last().expect("there are points").hit_rate > 0.99);
-    assert!(present.records >= 128, "{} records in the sample", present.records);
+    assert!(present.records >= 64, "{} records in the sample", present.records);
     // A flat load over 500 MiB: half of it gives half.
     let half = present.at(2000 * (128 << 10)).expect("there are points").hit_rate;
     assert!((half - 0.5).abs() < 0.1, "{half}");

@@ -112,6 +112,19 @@ pub(crate) enum Command {
     },
     /// Hits and misses, second by second
     Arcstat(ArcstatArguments),
+    /// How large the cache should be: the hit rate that each size would have
+    Curve {
+        #[command(flatten)]
+        form: Form,
+        /// Of all datasets below as well
+        #[arg(short = 'r')]
+        recursive: bool,
+        /// Draw it into this file as well
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// A dataset; the whole pool if absent
+        target: Option<OsString>,
+    },
     /// How a pool is
     Status {
         /// JSON: for programs

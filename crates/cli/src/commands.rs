@@ -1,4 +1,5 @@
 mod arcstat;
+mod curve;
 mod dataset;
 mod doctor;
 mod lab;
@@ -47,6 +48,9 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             return prime::prime(paths, rate.as_deref(), dry_run, json, &files);
         }
         Command::Arcstat(arguments) => arcstat::arcstat(paths, &arguments)?,
+        Command::Curve { form, recursive, svg, target } => {
+            curve::curve(paths, form, recursive, svg.as_deref(), target.as_deref())?;
+        }
         Command::Status { json, target } => status::status(paths, json, target.as_deref())?,
         Command::Why { json, file } => why::why(paths, json, &file)?,
         Command::SetArcMax { size, target } => {

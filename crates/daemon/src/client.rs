@@ -6,8 +6,8 @@ use crate::error::ControlError;
 use crate::line::{Connection, LineError};
 use crate::paths::Paths;
 use crate::protocol::{
-    Change, Changed, DatasetRow, Descriptor, Prime, PrimeProgress, PrimeReport, PropertyRow,
-    RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX, Statistics, Status, Why,
+    Change, Changed, CurveReport, DatasetRow, Descriptor, Prime, PrimeProgress, PrimeReport,
+    PropertyRow, RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX, Statistics, Status, Why,
 };
 use crate::socket::connect;
 
@@ -131,6 +131,23 @@ impl Client {
     pub fn why(&self, path: &Path) -> Result<Why, ControlError> {
         match self.call(Request::Why { path: path.to_owned() })? {
             Response::Why(why) => Ok(*why),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// What other sizes would make of the present load of a dataset, or of the whole pool; with
+    /// `recursive` also of each dataset in use below it.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn curves(
+        &self,
+        dataset: Option<&str>,
+        recursive: bool,
+    ) -> Result<Vec<CurveReport>, ControlError> {
+        let dataset = dataset.map(str::to_string);
+        match self.call(Request::Curve { dataset, recursive })? {
+            Response::Curves(curves) => Ok(curves),
             _ => Err(self.wrong_answer()),
         }
     }

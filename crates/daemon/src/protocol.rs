@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-pub use warmfront::{PrimeProgress, PrimeReport, PropertyRow, Source, Statistics, Why};
+pub use warmfront::{
+    CurveReport, PrimeProgress, PrimeReport, PropertyRow, Source, Statistics, Why,
+};
 
 use crate::wire_path;
 
@@ -69,6 +71,13 @@ pub enum Request {
         #[serde(with = "wire_path")]
         path: PathBuf,
     },
+    /// What other sizes would make of the present load: [`Response::Curves`].
+    Curve {
+        /// The dataset's name; the whole pool if absent.
+        dataset: Option<String>,
+        /// And of each dataset in use below it; of the pool, each there is.
+        recursive: bool,
+    },
     /// Fills the cache on purpose: [`Response::PrimeProgress`], at last [`Response::Primed`].
     Prime(Prime),
     /// Sets the ceiling: [`Response::Ceiling`].
@@ -105,6 +114,8 @@ pub enum Response {
     Changed(Changed),
     /// Where a file's records are.
     Why(Box<Why>),
+    /// What other sizes would make of the present load, what was asked for first.
+    Curves(Vec<CurveReport>),
     /// How far priming has come.
     PrimeProgress(PrimeProgress),
     /// Priming has ended.

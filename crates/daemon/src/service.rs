@@ -67,6 +67,12 @@ impl Service {
             }
             Request::Change(change) => self.change(&change),
             Request::Why { path } => self.why(&path),
+            Request::Curve { dataset, recursive } => {
+                match self.pool.curves(dataset.as_deref(), recursive) {
+                    Ok(curves) => Response::Curves(curves),
+                    Err(error) => refused_dataset(&error),
+                }
+            }
             Request::SetCeiling { bytes } if bytes < CEILING_BYTES_MIN => {
                 let least = warmfront::HumanSize(CEILING_BYTES_MIN);
                 refused(format!("the ceiling must be at least {least}"), true)

@@ -63,7 +63,8 @@ counters! {
 #[derive(Debug)]
 pub(crate) struct Counters {
     values: [AtomicU64; COUNTERS.len()],
-    /// What other sizes would make of the reads of contents.
+    /// What other sizes would make of the reads of contents. Started when the pool has two
+    /// datasets in use: until then it would be the pool's.
     pub(crate) curve: arc::Curve,
 }
 
@@ -71,7 +72,7 @@ impl Default for Counters {
     fn default() -> Counters {
         Counters {
             values: [const { AtomicU64::new(0) }; COUNTERS.len()],
-            curve: arc::Curve::default(),
+            curve: arc::Curve::stopped(),
         }
     }
 }

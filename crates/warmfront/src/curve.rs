@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::Cached;
 use crate::counters::Counter;
-use crate::datasets::DatasetError;
+use crate::datasets::{Dataset, DatasetError};
 use crate::file::OpenFile;
 use crate::object::{Layout, Tenant};
 use crate::pool::Pool;
@@ -193,14 +193,41 @@ impl Pool {
         };
         let dataset = self.dataset(name)?;
         let tenant = tenants.iter().find(|tenant| tenant.dataset.id() == dataset.id());
-        let snapshot = tenant.map_or_else(CurveSnapshot::default, |tenant| {
-            tenant.counters.curve.snapshot(&self.load(&[tenant]))
-        });
+        let snapshot = match tenant {
+            None => CurveSnapshot::default(),
+            // The only dataset in use.
+            Some(tenant) if tenants.len() == 1 => self.curve.snapshot(&self.load(&[tenant])),
+            Some(tenant) => tenant.counters.curve.snapshot(&self.load(&[tenant])),
+        };
         let today = tenant.map_or(0, |tenant| self.data_bytes(&[tenant])) + free;
         Ok(CurveReport::new(name.into(), CurveScope::Dataset, today, &snapshot))
     }
 
-    fn dataset(&self, name: &str) -> Result<Arc<crate::datasets::Dataset>, DatasetError> {
+    /// As [`curve`](Pool::curve), followed by those of the datasets in use below it, if `recursive`;
+    /// below the pool lie all, its own dataset too.
+    ///
+    /// # Errors
+    /// When there is no such dataset.
+    pub fn curves(
+        &self,
+        dataset: Option<&str>,
+        recursive: bool,
+    ) -> Result<Vec<CurveReport>, DatasetError> {
+        let mut curves = vec![self.curve(dataset)?];
+        if recursive {
+            let below = dataset.map(|name| format!("{name}/"));
+            let is_below = |name: &str| below.as_ref().is_none_or(|it| name.starts_with(it));
+            let in_use: Vec<u32> = self.tenants().iter().map(|it| it.dataset.id()).collect();
+            for dataset in self.datasets().list() {
+                if in_use.contains(&dataset.id()) && is_below(dataset.name()) {
+                    curves.push(self.curve(Some(dataset.name()))?);
+                }
+            }
+        }
+        Ok(curves)
+    }
+
+    fn dataset(&self, name: &str) -> Result<Arc<Dataset>, DatasetError> {
         let unknown = || DatasetError::Unknown { name: name.to_string() };
         self.datasets().list().into_iter().find(|it| it.name() == name).ok_or_else(unknown)
     }

@@ -44,6 +44,7 @@ mod write;
 mod xattr;
 
 pub use answer::Listing;
+pub use arc::CURVE_SAMPLES_MIN;
 pub use counters::COUNTERS;
 pub use curve::{CurveReport, CurveScope, SizePoint};
 pub use datasets::{Dataset, DatasetCursor, DatasetError, Datasets, PropertyRow, Source};

@@ -290,8 +290,12 @@ impl Pool {
     /// A dataset with the counters that it has had from its first use on.
     fn tenant_of(&self, dataset: Arc<Dataset>) -> Tenant {
         let mut tenants = self.tenants.lock();
-        let counters = Arc::default();
-        tenants.entry(dataset.id()).or_insert(Tenant { dataset, counters }).clone()
+        let (counters, before) = (Arc::default(), tenants.len());
+        let tenant = tenants.entry(dataset.id()).or_insert(Tenant { dataset, counters }).clone();
+        if tenants.len() > before && before > 0 {
+            tenants.values().for_each(|tenant| tenant.counters.curve.start());
+        }
+        tenant
     }
 
     /// Datasets that have been used, with their counters.

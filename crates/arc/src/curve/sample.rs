@@ -19,7 +19,7 @@ const PERIODS_REMEMBERED: usize = 4;
 /// lowered although there would be room, while enough records are left.
 const EASY_THRESHOLD: u64 = u64::MAX >> 4;
 /// Records that are enough while the rate is above the easy one.
-const RECORDS_ENOUGH: usize = 256;
+const RECORDS_ENOUGH: usize = 128;
 
 /// Sampled records in the order of their last accesses, an LRU stack of the sample.
 ///

@@ -1,0 +1,133 @@
+use daemon::protocol::CurveReport;
+use warmfront::{CURVE_SAMPLES_MIN, HumanSize, SizePoint};
+
+use crate::format::count;
+
+/// A difference that is worth a word, in points of the hit rate.
+const POINTS_WORTH_MENTION: f64 = 1.0;
+/// With so much less than today's size enough, the rest is worth a word.
+const SPARE_SHARE_MIN: f64 = 0.1;
+
+/// What a curve says, in sentences.
+pub(crate) fn words(report: &CurveReport) -> Vec<String> {
+    let (Some(knee), Some(enough)) = (report.knee, report.enough) else {
+        return vec!["No contents have been read yet. Run the load, then ask again.".to_string()];
+    };
+    let mut sentences = Vec::new();
+    if report.is_too_early {
+        sentences.push(format!(
+            "It is too early to rely on this: {} accesses were sampled, {} are needed. So far:",
+            count(report.samples),
+            count(CURVE_SAMPLES_MIN)
+        ));
+    }
+    sentences.push(advice(report.today, knee, enough));
+    sentences.extend(measured(report));
+    sentences
+}
+
+/// What more, or less, would bring.
+fn advice(today: SizePoint, knee: SizePoint, enough: SizePoint) -> String {
+    if today.bytes >= enough.bytes {
+        let spare = today.bytes - enough.bytes;
+        let mut text = format!("More than today's {} gains nothing.", HumanSize(today.bytes));
+        if spare as f64 > SPARE_SHARE_MIN * today.bytes as f64 {
+            text.push_str(&format!(
+                " {} would do: {} can be given to something else for at most half a point.",
+                HumanSize(enough.bytes),
+                HumanSize(spare)
+            ));
+        }
+        return text;
+    }
+    let target = if knee.bytes > today.bytes { knee } else { enough };
+    let lift = 100.0 * (target.hit_rate - today.hit_rate);
+    let digits = usize::from(lift < 2.0);
+    let mut text = format!(
+        "{} more would lift the hit rate from {:.digits$} % to {:.digits$} %",
+        HumanSize(target.bytes - today.bytes),
+        100.0 * today.hit_rate,
+        100.0 * target.hit_rate,
+    );
+    if lift < 100.0 * today.error.hypot(target.error) {
+        text.push_str(", which is within the error of sampling");
+    }
+    if target.bytes < enough.bytes {
+        text.push_str(&format!(
+            ", {} more to {:.0} %",
+            HumanSize(enough.bytes - today.bytes),
+            100.0 * enough.hit_rate
+        ));
+    }
+    text + &format!("; beyond {} nothing is gained.", HumanSize(enough.bytes))
+}
+
+/// How the cache that there is compares with the curve.
+fn measured(report: &CurveReport) -> Option<String> {
+    let (measured, told) = (100.0 * report.measured_hit_rate, 100.0 * report.today.hit_rate);
+    let more = measured - told;
+    if more.abs() < POINTS_WORTH_MENTION.max(100.0 * report.today.error) {
+        return None;
+    }
+    let reason = match more > 0.0 {
+        true => "prefetching helps, and ARC is not LRU",
+        false => "the cache is not warm yet, others share it, or `primarycache` keeps contents out",
+    };
+    Some(format!(
+        "Measured: {measured:.0} % of these accesses were hits, {:.0} points {} than the curve \
+         has for today's size: {reason}.",
+        more.abs(),
+        if more > 0.0 { "more" } else { "fewer" },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::axis::tests::report;
+    use super::*;
+
+    const POINTS: [(f64, f64); 5] =
+        [(1.0, 0.2), (4.0, 0.71), (8.0, 0.83), (12.0, 0.9), (20.0, 0.9)];
+
+    #[test]
+    fn what_more_would_bring() {
+        let told = words(&report(4.0, &POINTS, 8.0, 12.0));
+        assert_eq!(
+            told,
+            ["4G more would lift the hit rate from 71 % to 83 %, 8G more to 90 %; beyond 12G \
+              nothing is gained."]
+        );
+        let told = words(&report(8.0, &POINTS, 4.0, 12.0));
+        assert_eq!(
+            told,
+            ["4G more would lift the hit rate from 83 % to 90 %; beyond 12G nothing is gained."]
+        );
+    }
+
+    #[test]
+    fn what_less_would_do() {
+        let told = words(&report(12.5, &POINTS, 8.0, 12.0));
+        assert_eq!(told, ["More than today's 12.5G gains nothing."]);
+        let told = words(&report(16.0, &POINTS, 8.0, 12.0));
+        assert_eq!(
+            told,
+            ["More than today's 16G gains nothing. 12G would do: 4G can be given to something \
+              else for at most half a point."]
+        );
+    }
+
+    #[test]
+    fn too_early_too_little_and_what_is_measured() {
+        let mut early = report(4.0, &POINTS, 8.0, 12.0);
+        early.is_too_early = true;
+        early.samples = 1234;
+        early.measured_hit_rate = 0.95;
+        let told = words(&early);
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[0].contains("too early") && told[0].contains("1,234"), "{told:?}");
+        assert!(told[0].contains("10,000"), "{told:?}");
+        assert!(told[2].contains("95 %") && told[2].contains("24 points more"), "{told:?}");
+        let empty = CurveReport { knee: None, enough: None, points: Vec::new(), ..early };
+        assert!(words(&empty)[0].contains("No contents have been read"));
+    }
+}
