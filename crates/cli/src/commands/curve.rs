@@ -63,29 +63,35 @@ fn people(report: &CurveReport) -> String {
         text.push_str(&table.render(form));
         text.push('\n');
     }
-    for sentence in words::words(report) {
-        text.push_str(&sentence);
+    for line in sentences(report).iter().flat_map(|it| words::folded(it, width())) {
+        text.push_str(&line);
         text.push('\n');
     }
-    text.push_str(&basis(report));
     text
 }
 
+/// All that is said in words.
+fn sentences(report: &CurveReport) -> Vec<String> {
+    let mut sentences = words::words(report);
+    sentences.extend(basis(report));
+    sentences
+}
+
 /// What the curve rests on.
-fn basis(report: &CurveReport) -> String {
+fn basis(report: &CurveReport) -> Option<String> {
     if report.samples == 0 {
-        return String::new();
+        return None;
     }
     let rate = match report.sampling_rate {
         rate if rate >= 1.0 => "all records".to_string(),
         rate => format!("1 record of {:.0}", 1.0 / rate),
     };
-    format!(
+    Some(format!(
         "Of reads of contents, by record, for an LRU cache; {} of the latest {} accesses sampled \
-         ({rate}).\n",
+         ({rate}).",
         count(report.samples),
         count(report.accesses),
-    )
+    ))
 }
 
 /// The sizes worth a line, by size, with what is said of them.

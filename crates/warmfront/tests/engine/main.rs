@@ -2,6 +2,7 @@
 
 mod coherence;
 mod common;
+mod curve;
 mod naming;
 mod priming;
 mod reading;

@@ -14,7 +14,8 @@ use plotters::style::{Color, IntoFont, IntoTextStyle, RGBColor, WHITE};
 use warmfront::{HumanSize, SizePoint};
 
 use super::axis::Axis;
-use super::{basis, title, words};
+use super::words::folded;
+use super::{sentences, title};
 
 /// Pixels of one curve.
 const SIZE: (u32, u32) = (960, 560);
@@ -35,15 +36,17 @@ const FAINT: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
 type Outcome = Result<(), Box<dyn Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The curves, one below the other.
+/// The curves, one below the other; among several those that have nothing to show are left out.
 pub(crate) fn draw(reports: &[CurveReport]) -> Result<String, Box<dyn Error>> {
     let mut text = String::new();
-    let count = reports.len().max(1);
+    let shown: Vec<_> =
+        reports.iter().filter(|report| reports.len() == 1 || !report.points.is_empty()).collect();
+    let count = shown.len().max(1);
     {
         let size = (SIZE.0, SIZE.1 * count as u32);
         let all = SVGBackend::with_string(&mut text, size).into_drawing_area();
         all.fill(&WHITE)?;
-        for (report, area) in reports.iter().zip(all.split_evenly((count, 1))) {
+        for (report, area) in shown.into_iter().zip(all.split_evenly((count, 1))) {
             curve(report, &area)?;
         }
         all.present()?;
@@ -55,9 +58,8 @@ fn curve(report: &CurveReport, area: &Area<'_>) -> Outcome {
     let (picture, below) = area.split_vertically(SIZE.1 - WORDS_HEIGHT);
     picture_of(report, &picture)?;
     let style = (FONT, 15).into_font().color(&TEXT);
-    let mut sentences = words::words(report);
-    sentences.push(basis(report).trim_end().to_string());
-    let lines = sentences.iter().flat_map(|sentence| folded(sentence));
+    let sentences = sentences(report);
+    let lines = sentences.iter().flat_map(|sentence| folded(sentence, LINE_CHARACTERS));
     for (line, text) in lines.enumerate() {
         below.draw(&Text::new(text, (72, 8 + 20 * line as i32), style.clone()))?;
     }
@@ -79,7 +81,7 @@ fn picture_of(report: &CurveReport, area: &Area<'_>) -> Outcome {
     let scale = if axis.is_logarithmic { " (logarithmic)" } else { "" };
     chart
         .configure_mesh()
-        .light_line_style(WHITE)
+        .max_light_lines(0)
         .bold_line_style(FAINT)
         .axis_style(TEXT)
         .x_desc(format!("bytes of contents in RAM{scale}"))
@@ -108,10 +110,12 @@ fn picture_of(report: &CurveReport, area: &Area<'_>) -> Outcome {
         let line = [(point.bytes, 0.0), (point.bytes, percent)];
         chart.draw_series([DashedPathElement::new(line, 5, 4, colour.stroke_width(2))])?;
         chart.draw_series([Circle::new((point.bytes, percent), 6, colour.filled())])?;
-        // Left of its line where there is no room to the right.
-        let (side, gap) = match axis.place(point.bytes) {
-            place if place > 0.75 => (HPos::Right, -7),
-            _ => (HPos::Left, 7),
+        // On the side where the other mark is not, unless there is no room.
+        let place = axis.place(point.bytes);
+        let is_left = point.bytes < other_of(report, &point);
+        let (side, gap) = match (is_left && place > 0.2) || place > 0.8 {
+            true => (HPos::Right, -7),
+            false => (HPos::Left, 7),
         };
         let style =
             (FONT, 15).into_text_style(area).color(&colour).pos(Pos::new(side, VPos::Bottom));
@@ -120,6 +124,14 @@ fn picture_of(report: &CurveReport, area: &Area<'_>) -> Outcome {
         chart.draw_series([label])?;
     }
     Ok(())
+}
+
+/// The size of the other mark.
+fn other_of(report: &CurveReport, point: &SizePoint) -> u64 {
+    match report.knee {
+        Some(knee) if knee.bytes != point.bytes => knee.bytes,
+        _ => report.today.bytes,
+    }
 }
 
 impl Ranged for Axis {
@@ -145,22 +157,6 @@ impl ValueFormatter<u64> for Axis {
     }
 }
 
-/// A sentence in lines that fit.
-fn folded(sentence: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in sentence.split_whitespace() {
-        let last = lines.len() - 1;
-        if lines[last].len() + word.len() >= LINE_CHARACTERS {
-            lines.push(word.to_string());
-        } else {
-            let line = &mut lines[last];
-            line.push_str(if line.is_empty() { "" } else { " " });
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::axis::tests::report;
@@ -171,19 +167,12 @@ mod tests {
         let points = [(1.0, 0.2), (4.0, 0.71), (8.0, 0.83), (12.0, 0.9), (20.0, 0.9)];
         let one = report(4.0, &points, 8.0, 12.0);
         let empty = CurveReport { points: Vec::new(), knee: None, enough: None, ..one.clone() };
+        let nothing = draw(std::slice::from_ref(&empty)).expect("it can be drawn");
+        assert!(nothing.contains("No contents"), "{nothing}");
         let text = draw(&[one, empty]).expect("it can be drawn");
         assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
-        for part in
-            ["<polyline", "today 4G", "knee 8G", "beyond 12G", "dataset tank/db", "No contents"]
-        {
+        for part in ["<polyline", "today 4G", "knee 8G", "beyond 12G", "dataset tank/db"] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
-    }
-
-    #[test]
-    fn long_sentences_are_folded_between_words() {
-        let lines = folded(&"word ".repeat(100));
-        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= LINE_CHARACTERS));
-        assert_eq!(lines.join(" ").split(' ').count(), 100);
     }
 }

@@ -23,6 +23,7 @@ pub(crate) fn words(report: &CurveReport) -> Vec<String> {
     }
     sentences.push(advice(report.today, knee, enough));
     sentences.extend(measured(report));
+    sentences.extend(first_reads(report));
     sentences
 }
 
@@ -81,6 +82,34 @@ fn measured(report: &CurveReport) -> Option<String> {
     ))
 }
 
+/// What no size changes.
+fn first_reads(report: &CurveReport) -> Option<String> {
+    let best = report.points.last()?.hit_rate;
+    let first = 100.0 * (1.0 - best);
+    (first >= POINTS_WORTH_MENTION).then(|| {
+        format!(
+            "{first:.0} % of accesses were first ones, which no size answers; prefetching and \
+             priming do."
+        )
+    })
+}
+
+/// A sentence in lines of at most `width` characters, unless a word is longer.
+pub(crate) fn folded(sentence: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in sentence.split_whitespace() {
+        let last = lines.len() - 1;
+        if lines[last].len() + word.len() >= width {
+            lines.push(word.to_string());
+        } else {
+            let line = &mut lines[last];
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::axis::tests::report;
@@ -88,31 +117,42 @@ mod tests {
 
     const POINTS: [(f64, f64); 5] =
         [(1.0, 0.2), (4.0, 0.71), (8.0, 0.83), (12.0, 0.9), (20.0, 0.9)];
+    const FIRST: &str =
+        "10 % of accesses were first ones, which no size answers; prefetching and priming do.";
 
     #[test]
     fn what_more_would_bring() {
         let told = words(&report(4.0, &POINTS, 8.0, 12.0));
         assert_eq!(
             told,
-            ["4G more would lift the hit rate from 71 % to 83 %, 8G more to 90 %; beyond 12G \
-              nothing is gained."]
+            [
+                "4G more would lift the hit rate from 71 % to 83 %, 8G more to 90 %; beyond 12G \
+                 nothing is gained.",
+                FIRST
+            ]
         );
         let told = words(&report(8.0, &POINTS, 4.0, 12.0));
         assert_eq!(
             told,
-            ["4G more would lift the hit rate from 83 % to 90 %; beyond 12G nothing is gained."]
+            [
+                "4G more would lift the hit rate from 83 % to 90 %; beyond 12G nothing is gained.",
+                FIRST
+            ]
         );
     }
 
     #[test]
     fn what_less_would_do() {
         let told = words(&report(12.5, &POINTS, 8.0, 12.0));
-        assert_eq!(told, ["More than today's 12.5G gains nothing."]);
+        assert_eq!(told, ["More than today's 12.5G gains nothing.", FIRST]);
         let told = words(&report(16.0, &POINTS, 8.0, 12.0));
         assert_eq!(
             told,
-            ["More than today's 16G gains nothing. 12G would do: 4G can be given to something \
-              else for at most half a point."]
+            [
+                "More than today's 16G gains nothing. 12G would do: 4G can be given to something \
+                 else for at most half a point.",
+                FIRST
+            ]
         );
     }
 
@@ -123,11 +163,18 @@ mod tests {
         early.samples = 1234;
         early.measured_hit_rate = 0.95;
         let told = words(&early);
-        assert_eq!(told.len(), 3, "{told:?}");
+        assert_eq!(told.len(), 4, "{told:?}");
         assert!(told[0].contains("too early") && told[0].contains("1,234"), "{told:?}");
         assert!(told[0].contains("10,000"), "{told:?}");
         assert!(told[2].contains("95 %") && told[2].contains("24 points more"), "{told:?}");
         let empty = CurveReport { knee: None, enough: None, points: Vec::new(), ..early };
         assert!(words(&empty)[0].contains("No contents have been read"));
+    }
+
+    #[test]
+    fn long_sentences_are_folded_between_words() {
+        let lines = folded(&"word ".repeat(100), 76);
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= 76));
+        assert_eq!(lines.join(" ").split(' ').count(), 100);
     }
 }
