@@ -118,7 +118,10 @@ fn compare(accesses: &[(u64, u64)]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(48)
+    })]
 
     #[test]
     fn all_of_a_random_load_is_as_a_walked_stack_has_it(

@@ -13,6 +13,9 @@ use crate::object::{Layout, Tenant};
 use crate::pool::Pool;
 use crate::record::Record;
 
+/// Curves of datasets that are told at once.
+pub const CURVES_MAX: usize = 256;
+
 /// All curves together take at most this share of the ceiling, as a divisor.
 const CEILING_SHARE: u64 = 32;
 /// Sizes up to so many times the ceiling are told.
@@ -203,8 +206,8 @@ impl Pool {
         Ok(CurveReport::new(name.into(), CurveScope::Dataset, today, &snapshot))
     }
 
-    /// As [`curve`](Pool::curve), followed by those of the datasets in use below it, if `recursive`;
-    /// below the pool lie all, its own dataset too.
+    /// As [`curve`](Pool::curve), followed by those of the datasets in use below it, if
+    /// `recursive`; below the pool lie all, its own dataset too. The first [`CURVES_MAX`] of them by name.
     ///
     /// # Errors
     /// When there is no such dataset.
@@ -218,10 +221,10 @@ impl Pool {
             let below = dataset.map(|name| format!("{name}/"));
             let is_below = |name: &str| below.as_ref().is_none_or(|it| name.starts_with(it));
             let in_use: Vec<u32> = self.tenants().iter().map(|it| it.dataset.id()).collect();
-            for dataset in self.datasets().list() {
-                if in_use.contains(&dataset.id()) && is_below(dataset.name()) {
-                    curves.push(self.curve(Some(dataset.name()))?);
-                }
+            let mut datasets = self.datasets().list();
+            datasets.retain(|it| in_use.contains(&it.id()) && is_below(it.name()));
+            for dataset in datasets.iter().take(CURVES_MAX) {
+                curves.push(self.curve(Some(dataset.name()))?);
             }
         }
         Ok(curves)

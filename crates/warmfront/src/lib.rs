@@ -46,7 +46,7 @@ mod xattr;
 pub use answer::Listing;
 pub use arc::CURVE_SAMPLES_MIN;
 pub use counters::COUNTERS;
-pub use curve::{CurveReport, CurveScope, SizePoint};
+pub use curve::{CURVES_MAX, CurveReport, CurveScope, SizePoint};
 pub use datasets::{Dataset, DatasetCursor, DatasetError, Datasets, PropertyRow, Source};
 pub use directory::OpenDirectory;
 pub use error::{EngineError, Result};

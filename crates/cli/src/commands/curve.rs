@@ -8,7 +8,7 @@ use std::path::Path;
 
 use daemon::Paths;
 use daemon::protocol::CurveReport;
-use warmfront::{CurveScope, SizePoint};
+use warmfront::{CURVES_MAX, CurveScope, SizePoint};
 
 use crate::bars::{is_unicode, width};
 use crate::commands::target;
@@ -27,6 +27,11 @@ pub(crate) fn curve(
     let target = target(paths, text)?;
     let dataset = (target.dataset.name != target.pool).then_some(target.dataset.name.as_str());
     let reports = target.client()?.curves(dataset, recursive)?;
+    if reports.len() > CURVES_MAX {
+        eprintln!(
+            "note: these are the first {CURVES_MAX} datasets; name one to see those below it"
+        );
+    }
     if let Some(file) = svg {
         let failed = |error: Box<dyn std::error::Error>| {
             Failure::new(format!("cannot write {}: {error}", file.display()))
