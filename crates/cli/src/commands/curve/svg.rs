@@ -7,7 +7,7 @@ use plotters::chart::ChartBuilder;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
-use plotters::element::{Circle, DashedPathElement, EmptyElement, Polygon, Text};
+use plotters::element::{Circle, DashedPathElement, EmptyElement, Polygon, Rectangle, Text};
 use plotters::series::LineSeries;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, IntoFont, IntoTextStyle, RGBColor, WHITE};
@@ -105,22 +105,30 @@ fn picture_of(report: &CurveReport, area: &Area<'_>) -> Outcome {
 
     let today = Some((report.today, "today", TODAY, 12.0));
     let knee = report.knee.map(|knee| (knee, "knee", KNEE, 4.0));
-    for (point, name, colour, height) in today.into_iter().chain(knee) {
+    let marks = || today.into_iter().chain(knee);
+    for (point, _, colour, _) in marks() {
         let percent = 100.0 * point.hit_rate;
         let line = [(point.bytes, 0.0), (point.bytes, percent)];
         chart.draw_series([DashedPathElement::new(line, 5, 4, colour.stroke_width(2))])?;
         chart.draw_series([Circle::new((point.bytes, percent), 6, colour.filled())])?;
+    }
+    for (point, name, colour, height) in marks() {
+        let label = format!("{name} {}: {:.1} %", HumanSize(point.bytes), 100.0 * point.hit_rate);
         // On the side where the other mark is not, unless there is no room.
         let place = axis.place(point.bytes);
         let is_left = point.bytes < other_of(report, &point);
-        let (side, gap) = match (is_left && place > 0.2) || place > 0.8 {
+        let (side, gap): (HPos, i32) = match (is_left && place > 0.2) || place > 0.8 {
             true => (HPos::Right, -7),
             false => (HPos::Left, 7),
         };
         let style =
             (FONT, 15).into_text_style(area).color(&colour).pos(Pos::new(side, VPos::Bottom));
-        let label = format!("{name} {}: {percent:.1} %", HumanSize(point.bytes));
-        let label = EmptyElement::at((point.bytes, height)) + Text::new(label, (gap, 0), style);
+        // Where there is no room on either side it lies over the other's line.
+        let (width, sign) = (8 * label.len() as i32, gap.signum());
+        let corners = [(gap, -17), (gap + sign * width, 3)];
+        let label = EmptyElement::at((point.bytes, height))
+            + Rectangle::new(corners, WHITE.filled())
+            + Text::new(label, (gap, 0), style);
         chart.draw_series([label])?;
     }
     Ok(())

@@ -71,7 +71,7 @@ fn measured(report: &CurveReport) -> Option<String> {
         return None;
     }
     let reason = match more > 0.0 {
-        true => "prefetching helps, and ARC is not LRU",
+        true => "prefetching helps, or ARC does better than LRU",
         false => "the cache is not warm yet, others share it, or `primarycache` keeps contents out",
     };
     Some(format!(
