@@ -1,5 +1,5 @@
-//! What an access costs the miss-ratio curve, by the number of records that are in use: the shortest
-//! of many runs, less what the making of keys takes.
+//! What an access costs the miss-ratio curve, by the number of records that are in use: the
+//! shortest of many runs, less what the making of keys takes.
 //!
 //! `cargo run --release -p warmfront-arc --example curve`
 
