@@ -207,7 +207,8 @@ impl Pool {
     }
 
     /// As [`curve`](Pool::curve), followed by those of the datasets in use below it, if
-    /// `recursive`; below the pool lie all, its own dataset too. The first [`CURVES_MAX`] of them by name.
+    /// `recursive`; below the pool lie all, its own dataset too. The first [`CURVES_MAX`] of them
+    /// by name.
     ///
     /// # Errors
     /// When there is no such dataset.
