@@ -204,53 +204,65 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         charge: Charge,
         now: Duration,
     ) -> Result<Inserted, Refused> {
+        let inserted = self.insert_into(key, value, charge, now, &mut Vec::new());
+        inserted.map_err(|(refused, _)| refused)
+    }
+
+    /// As [`Cache::insert`], but drops nothing: values that leave the cache are appended to
+    /// `gone`, and a refused value comes back beside the reason.
+    pub fn insert_into(
+        &self,
+        key: K,
+        value: V,
+        charge: Charge,
+        now: Duration,
+        gone: &mut Vec<V>,
+    ) -> Result<Inserted, (Refused, V)> {
         let hash = self.hasher.hash_one(&key);
         let limit = self.budget.capacity();
         let checked = Refused::check_tenant(charge.tenant)
             .and_then(|()| Refused::check_size(charge.bytes, self.record_overhead, limit));
         if let Err(refused) = checked {
-            return Err(self.refuse(hash, &key, refused));
+            return Err((self.refuse(hash, &key, refused, gone), value));
         }
         let mut ghost = None;
-        let mut dead = Vec::new();
         let mut evicted = Evicted::default();
         for round in 0..ROUNDS_MAX {
             let need = {
                 let mut policy = self.shard(hash).policy.write();
                 if round == 0 {
-                    ghost = policy.prepare(hash, &key, &charge, &mut dead);
+                    ghost = policy.prepare(hash, &key, &charge, gone);
                 }
                 let growth = |policy: &Policy<K, V>| policy.growth(hash, &key, charge.bytes);
-                match self.reserve(self.shard(hash), &mut policy, growth, &mut evicted, &mut dead) {
+                match self.reserve(self.shard(hash), &mut policy, growth, &mut evicted, gone) {
                     Ok(reserved) => {
                         if let Err(refused) = policy.check_slots() {
                             self.settle(self.shard(hash), &policy, reserved);
                             drop(policy);
-                            return Err(self.refuse(hash, &key, refused));
+                            return Err((self.refuse(hash, &key, refused, gone), value));
                         }
                         let inserted =
-                            policy.admit(hash, key, value, charge, ghost, now, evicted, &mut dead);
+                            policy.admit(hash, key, value, charge, ghost, now, evicted, gone);
                         self.settle(self.shard(hash), &policy, reserved);
                         return Ok(inserted);
                     }
                     Err(need) => need,
                 }
             };
-            dead.clear();
-            self.relieve(need, &mut evicted);
+            self.relieve(need, &mut evicted, &mut |value| gone.push(value));
         }
         let cost = charge.bytes + self.record_overhead;
-        Err(self.refuse(hash, &key, Refused::NoRoom { cost }))
+        Err((self.refuse(hash, &key, Refused::NoRoom { cost }, gone), value))
     }
 
     /// Replaces a resident record's value; see [`Policy::replace`].
     pub fn replace(&self, key: &K, value: V, bytes: u64) -> Result<bool, Refused> {
         let hash = self.hasher.hash_one(key);
         let limit = self.budget.capacity();
-        if let Err(refused) = Refused::check_size(bytes, self.record_overhead, limit) {
-            return Err(self.refuse(hash, key, refused));
-        }
         let mut dead = Vec::new();
+        if let Err(refused) = Refused::check_size(bytes, self.record_overhead, limit) {
+            return Err(self.refuse(hash, key, refused, &mut dead));
+        }
         let mut evicted = Evicted::default();
         for _ in 0..ROUNDS_MAX {
             let need = {
@@ -269,10 +281,10 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 }
             };
             dead.clear();
-            self.relieve(need, &mut evicted);
+            self.relieve(need, &mut evicted, &mut drop);
         }
         let cost = bytes + self.record_overhead;
-        Err(self.refuse(hash, key, Refused::NoRoom { cost }))
+        Err(self.refuse(hash, key, Refused::NoRoom { cost }, &mut dead))
     }
 
     /// Changes a resident value in its place, with nobody else looking at it meanwhile; what it
@@ -297,7 +309,16 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// Keeps the records for which `keep` holds, and returns how many went. Records that are
     /// inserted meanwhile may or may not be looked at. `keep` must not call the cache.
-    pub fn retain(&self, mut keep: impl FnMut(&K, &Location) -> bool) -> u64 {
+    pub fn retain(&self, keep: impl FnMut(&K, &Location) -> bool) -> u64 {
+        self.retain_with(keep, drop)
+    }
+
+    /// As [`Cache::retain`], and hands out the values that went, while no lock is held.
+    pub fn retain_with(
+        &self,
+        mut keep: impl FnMut(&K, &Location) -> bool,
+        mut gone: impl FnMut(V),
+    ) -> u64 {
         let mut dead = Vec::new();
         let mut removed = 0;
         for shard in &self.shards {
@@ -308,7 +329,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 self.settle(shard, &policy, 0);
                 drop(policy);
                 removed += dead.len() as u64;
-                dead.clear();
+                dead.drain(..).for_each(&mut gone);
             }
         }
         removed
@@ -316,6 +337,11 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// Changes the bound and shrinks to it before it returns, a batch of records at a time.
     pub fn set_capacity(&self, capacity_bytes: u64) -> Evicted {
+        self.set_capacity_with(capacity_bytes, drop)
+    }
+
+    /// As [`Cache::set_capacity`], and hands out the values that went, while no lock is held.
+    pub fn set_capacity_with(&self, capacity_bytes: u64, mut gone: impl FnMut(V)) -> Evicted {
         self.budget.set_capacity(capacity_bytes);
         for shard in &self.shards {
             let mut policy = shard.policy.write();
@@ -326,7 +352,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         // Each turn evicts something, and nothing comes in while the budget is exceeded.
         while !self.budget.fits(0, 0) {
             let before = evicted.records;
-            self.relieve(0, &mut evicted);
+            self.relieve(0, &mut evicted, &mut gone);
             if evicted.records == before {
                 break;
             }
@@ -378,7 +404,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// Lets the shards give by turns until `need` fits: first those above their share, then all
     /// down to a floor. Records may take 1/8 of the capacity and the floors leave 1/4 free, so one
     /// turn is enough for any record, unless other threads take the room or batches are used up.
-    fn relieve(&self, need: u64, evicted: &mut Evicted) {
+    fn relieve(&self, need: u64, evicted: &mut Evicted, gone: &mut impl FnMut(V)) {
         let start = self.turn.fetch_add(1, Relaxed);
         let share = self.budget.capacity() / self.shards.len() as u64;
         let mut dead = Vec::new();
@@ -392,7 +418,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                     let mut policy = shard.policy.write();
                     self.give(shard, &mut policy, need, floor, evicted, &mut dead);
                     drop(policy);
-                    dead.clear();
+                    dead.drain(..).for_each(&mut *gone);
                 }
             }
         }
@@ -426,8 +452,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         self.budget.settle(before + reserved, after);
     }
 
-    /// Counts a refusal, and drops what is resident under the key: it is out of date.
-    fn refuse(&self, hash: u64, key: &K, refused: Refused) -> Refused {
+    /// Counts a refusal, and takes out what is resident under the key: it is out of date.
+    fn refuse(&self, hash: u64, key: &K, refused: Refused, gone: &mut Vec<V>) -> Refused {
         let reason = match refused {
             Refused::TooLarge { .. } => 0,
             Refused::NoRoom { .. } => 1,
@@ -435,7 +461,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             Refused::Full { .. } => 3,
         };
         self.refused[reason].fetch_add(1, Relaxed);
-        drop(self.remove_hashed(hash, key));
+        gone.extend(self.remove_hashed(hash, key));
         refused
     }
 
