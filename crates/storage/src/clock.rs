@@ -39,3 +39,52 @@ impl Clock for RealClock {
         Box::pin(async move { std::thread::sleep(duration) })
     }
 }
+
+/// The machine's monotonic clock in steps of a timer tick, 1 to 10 ms: a reading costs a fraction
+/// of one of [`RealClock`]. Sleeping blocks the thread that polls.
+#[derive(Debug)]
+pub struct CoarseClock {
+    start: Duration,
+}
+
+impl CoarseClock {
+    /// A clock that starts at zero now.
+    pub fn new() -> CoarseClock {
+        CoarseClock { start: coarse_time() }
+    }
+}
+
+impl Default for CoarseClock {
+    fn default() -> CoarseClock {
+        CoarseClock::new()
+    }
+}
+
+impl Clock for CoarseClock {
+    fn now(&self) -> Duration {
+        coarse_time().saturating_sub(self.start)
+    }
+
+    fn sleep(&self, duration: Duration) -> Wait<'_> {
+        Box::pin(async move { std::thread::sleep(duration) })
+    }
+}
+
+/// Time since the machine has started, as of the last tick.
+fn coarse_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coarse_clock_goes_on_with_the_real_one() {
+        let (coarse, real) = (CoarseClock::new(), RealClock::new());
+        std::thread::sleep(Duration::from_millis(50));
+        let (coarse, real) = (coarse.now(), real.now());
+        assert!(coarse.abs_diff(real) <= Duration::from_millis(20), "{coarse:?} {real:?}");
+    }
+}

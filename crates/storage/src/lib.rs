@@ -20,7 +20,7 @@ mod slow;
 mod spawn;
 
 pub use attributes::{Attributes, Kind, SetAttributes, SetTime, Timestamp, Validator};
-pub use clock::{Clock, RealClock};
+pub use clock::{Clock, CoarseClock, RealClock};
 pub use directory::{DirectoryOptions, DirectoryOrigin};
 pub use error::{OriginError, Result};
 pub use faulty::{Faults, FaultyOrigin};

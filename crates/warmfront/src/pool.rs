@@ -19,6 +19,7 @@ use crate::moves::Moves;
 use crate::object::{Object, Place, PlaceGuard, Tenant};
 use crate::objects::Objects;
 use crate::property::{CacheLevel, Properties};
+use crate::record::Record;
 use crate::version::Version;
 
 /// Directories that lie deeper than this are treated as belonging to the root's dataset.
@@ -70,7 +71,7 @@ pub struct Pool {
     pub(crate) spawn: Arc<dyn Spawn>,
     pub(crate) read_only: bool,
     pub(crate) objects: Objects,
-    pub(crate) flights: Flights,
+    pub(crate) flights: Flights<Key, Result<Arc<Record>>>,
     pub(crate) moves: Moves,
     /// What other sizes would make of all reads of contents.
     pub(crate) curve: arc::Curve,

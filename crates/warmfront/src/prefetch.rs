@@ -109,7 +109,7 @@ impl OpenFile {
                 hits += 1;
                 continue;
             }
-            match self.pool.flights.claim(key) {
+            match self.pool.flights.claim(&key) {
                 Claim::Lead(lead) => leads.push((number, lead)),
                 Claim::Join(_) => joined += 1,
             }

@@ -9,6 +9,7 @@ use crate::counters::Counter;
 use crate::error::{EngineError, Result};
 use crate::file::OpenFile;
 use crate::flight::{Claim, Flight, Lead};
+use crate::key::Key;
 use crate::object::{Layout, Tenant};
 use crate::property::CacheLevel;
 use crate::record::{Pieces, Record};
@@ -19,11 +20,16 @@ pub(crate) const ORIGIN_READ_BYTES_MAX: u64 = 4 << 20;
 /// Times that a read starts anew because the caller it joined gave up.
 const ATTEMPTS_MAX: usize = 8;
 
+/// The fetch of one record.
+type RecordFlight = Flight<Key, Result<Arc<Record>>>;
+/// The duty to fetch one record.
+type RecordLead<'a> = Lead<'a, Key, Result<Arc<Record>>>;
+
 /// Where a record of a read comes from.
 enum Source {
     Ready(Arc<Record>),
     /// Another caller fetches it.
-    Joined(u64, Arc<Flight>),
+    Joined(u64, Arc<RecordFlight>),
     /// This caller fetches it; the place in the list of what it fetches.
     Led(usize),
 }
@@ -108,7 +114,7 @@ impl OpenFile {
             let cached = if keeps { self.cached(layout, number, now) } else { None };
             let source = match cached {
                 Some(record) => Source::Ready(record),
-                None => match self.pool.flights.claim(self.key(layout, number)) {
+                None => match self.pool.flights.claim(&self.key(layout, number)) {
                     Claim::Join(flight) => Source::Joined(number, flight),
                     Claim::Lead(lead) => {
                         leads.push((number, lead));
@@ -156,7 +162,7 @@ impl OpenFile {
         number: u64,
     ) -> Result<Arc<Record>> {
         for _ in 0..ATTEMPTS_MAX {
-            match self.pool.flights.claim(self.key(layout, number)) {
+            match self.pool.flights.claim(&self.key(layout, number)) {
                 Claim::Lead(lead) => {
                     let leads = vec![(number, lead)];
                     let mut fetched = self.fetch(tenant, layout, leads, arc::Kind::Demand).await?;
@@ -177,7 +183,7 @@ impl OpenFile {
         &self,
         tenant: &Tenant,
         layout: &Layout,
-        leads: Vec<(u64, Lead<'_>)>,
+        leads: Vec<(u64, RecordLead<'_>)>,
         kind: arc::Kind,
     ) -> Result<Vec<Arc<Record>>> {
         let run_max = (ORIGIN_READ_BYTES_MAX / layout.record_bytes).max(1) as usize;
@@ -202,7 +208,7 @@ impl OpenFile {
         tenant: &Tenant,
         layout: &Layout,
         first: u64,
-        leads: Vec<Lead<'_>>,
+        leads: Vec<RecordLead<'_>>,
         kind: arc::Kind,
     ) -> Result<Vec<Arc<Record>>> {
         let numbers = first..first + leads.len() as u64;
@@ -251,7 +257,7 @@ impl OpenFile {
             record.set_length(length.min(left) as usize);
             left -= length.min(left);
             let record = Arc::new(record);
-            self.admit(tenant, lead.key(), &record, kind, now);
+            self.admit(tenant, *lead.key(), &record, kind, now);
             lead.land(Ok(record.clone()));
             fetched.push(record);
         }
@@ -262,7 +268,7 @@ impl OpenFile {
     pub(crate) fn admit(
         &self,
         tenant: &Tenant,
-        key: crate::key::Key,
+        key: Key,
         record: &Arc<Record>,
         kind: arc::Kind,
         now: Duration,

@@ -1,0 +1,62 @@
+use super::Refused;
+
+/// What a program does when an entry leaves.
+pub(super) type Listener<K, V> = Box<dyn Fn(Departure<K, V>) + Send + Sync>;
+
+/// An entry that has left the cache, or was not let in.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use warmfront::cache::{Cache, Departure, Reason};
+///
+/// let departures = Arc::new(Mutex::new(Vec::new()));
+/// let seen = departures.clone();
+/// let cache = Cache::<u32, u32>::builder()
+///     .capacity_bytes(1 << 20)
+///     .weigher(|_, _| 0)
+///     .on_departure(move |departure| seen.lock().unwrap().push(departure))
+///     .build()?;
+/// cache.insert(1, 10)?;
+/// cache.insert(1, 11)?;
+/// let expected = Departure { key: 1, value: 10, reason: Reason::Replaced };
+/// assert_eq!(*departures.lock().unwrap(), [expected]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Departure<K, V> {
+    /// Its key.
+    pub key: K,
+    /// Its value.
+    pub value: V,
+    /// Why it left.
+    pub reason: Reason,
+}
+
+/// Why an entry left the cache. See [`Departure`] for an example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// To make room, or because the cache became smaller.
+    Evicted,
+    /// Its key was given another value.
+    Replaced,
+    /// It was removed, by [`remove`](super::Cache::remove), [`retain`](super::Cache::retain) or
+    /// [`clear`](super::Cache::clear).
+    Removed,
+    /// It was never let in.
+    Refused(Refused),
+}
+
+/// A value as the ARC holds it.
+#[derive(Debug)]
+pub(super) struct Kept<K, V> {
+    pub value: V,
+    /// The key, for the listener if there is one. Copies that are handed out have none.
+    pub key: Option<Box<K>>,
+}
+
+impl<K, V: Clone> Clone for Kept<K, V> {
+    fn clone(&self) -> Self {
+        Self { value: self.value.clone(), key: None }
+    }
+}
