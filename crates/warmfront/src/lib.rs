@@ -67,4 +67,6 @@ pub use property::{
 pub use record::Pieces;
 pub use size::{ExactSize, HumanSize, Size, SizeError, parse_size, parse_size_or_percent};
 pub use statistics::Statistics;
+/// Origins, clocks and executors, for programs that depend on this crate alone.
+pub use storage;
 pub use why::{RecordRun, Why};

@@ -1,0 +1,296 @@
+//! What a look-up costs in the library's cache and in its rivals, in one process, with the same
+//! keys in the same order. Rounds of all caches take turns, so that what disturbs one disturbs all;
+//! medians are compared.
+
+mod rival;
+mod trace;
+
+use std::error::Error;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use rival::{Foyer, Moka, QuickCache, Rival, Value, Warmfront};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+
+/// Look-ups of one round of a hit case.
+const ROUND_HITS: usize = 1 << 20;
+/// The key that all threads hit in the cases with one hot key.
+const HOT_KEY: u64 = 7;
+
+/// Nanoseconds of a hit and of a replayed request, beside quick_cache, moka and foyer.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Entries of 4 KiB in the hit cases.
+    #[arg(long, value_delimiter = ',', default_values_t = [1000, 8192, 131_072])]
+    entries: Vec<u64>,
+    /// Threads of the hit cases.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
+    threads: Vec<usize>,
+    /// Rounds of each hit case.
+    #[arg(long, default_value_t = 15)]
+    rounds: usize,
+    /// Rounds of each replay.
+    #[arg(long, default_value_t = 3)]
+    replays: usize,
+    /// The trace to replay, in the format of the ARC paper, plain or `.zst`. Without one, and
+    /// where `../shared` has none, Zipf-distributed keys.
+    #[arg(long)]
+    trace: Option<PathBuf>,
+    /// Capacities of the replays, as shares of the bytes of all distinct blocks.
+    #[arg(long, value_delimiter = ',', default_values_t = [0.01, 0.1])]
+    shares: Vec<f64>,
+    /// Print JSON rows.
+    #[arg(long)]
+    json: bool,
+    /// Only cases whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cache-hits: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What one round of one cache took.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    /// Wall-clock nanoseconds of a request, times the number of threads.
+    wall_ns: f64,
+    /// Nanoseconds of a request on the processor.
+    cpu_ns: f64,
+    hit_ratio: f64,
+}
+
+/// Each cache's rounds in one case.
+struct Case {
+    name: String,
+    rows: Vec<(&'static str, Vec<Round>)>,
+}
+
+fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let wanted = |name: &str| arguments.only.as_ref().is_none_or(|only| name.contains(only));
+    for &entries in &arguments.entries {
+        for &threads in &arguments.threads {
+            for hot in [false, true] {
+                let keys = if hot { "one hot key" } else { "spread keys" };
+                let name = format!("hits, {entries} entries, {keys}, {threads} threads");
+                if wanted(&name) {
+                    hits(name, entries, threads, hot, arguments.rounds).print(arguments.json);
+                }
+            }
+        }
+    }
+    let (name, trace) = trace::load(arguments.trace.as_deref())?;
+    for &share in &arguments.shares {
+        let capacity = (trace.blocks as f64 * share) as u64 * rival::VALUE_BYTES;
+        for &threads in &arguments.threads {
+            for single_flight in [false, true] {
+                let way = if single_flight { "get or fetch" } else { "get, insert" };
+                let name = format!("replay {name} at {share}, {way}, {threads} threads");
+                if wanted(&name) {
+                    let replay = Replay { requests: &trace.requests, capacity, threads };
+                    replay.run(name, single_flight, arguments.replays).print(arguments.json);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+// ---- Hits --------------------------------------------------------------------------------------
+
+fn hits(name: String, entries: u64, threads: usize, hot: bool, rounds: usize) -> Case {
+    // Twice the room, so that nothing has to go.
+    let capacity = entries * rival::VALUE_BYTES * 2 + (64 << 20);
+    let warmfront = Warmfront::new(capacity);
+    let quick_cache = QuickCache::new(capacity);
+    let moka = Moka::new(capacity);
+    let foyer = Foyer::new(capacity);
+    for key in 0..entries {
+        let value = rival::value(key);
+        warmfront.insert(key, value.clone());
+        quick_cache.insert(key, value.clone());
+        moka.insert(key, value.clone());
+        foyer.insert(key, value);
+    }
+    let sequences: Vec<Vec<u64>> = (0..threads)
+        .map(|thread| match hot {
+            true => vec![HOT_KEY; ROUND_HITS],
+            false => trace::uniform(entries, ROUND_HITS, thread as u64),
+        })
+        .collect();
+    let mut case = Case::new(name);
+    // One round more, to warm up.
+    for round in 0..=rounds {
+        let results = [
+            hit_round(&warmfront, &sequences),
+            hit_round(&quick_cache, &sequences),
+            hit_round(&moka, &sequences),
+            hit_round(&foyer, &sequences),
+        ];
+        if round > 0 {
+            case.add(results);
+        }
+    }
+    case
+}
+
+fn hit_round<R: Rival>(cache: &R, sequences: &[Vec<u64>]) -> Round {
+    let round = measure(sequences, |keys| {
+        let found = keys.iter().filter(|key| black_box(cache.get(**key)).is_some()).count();
+        assert_eq!(found, keys.len(), "{} has lost entries", R::NAME);
+        found
+    });
+    assert_eq!(round.hit_ratio, 1.0);
+    round
+}
+
+// ---- Replays -----------------------------------------------------------------------------------
+
+struct Replay<'a> {
+    requests: &'a [u64],
+    capacity: u64,
+    threads: usize,
+}
+
+impl Replay<'_> {
+    fn run(&self, name: String, single_flight: bool, rounds: usize) -> Case {
+        let mut case = Case::new(name);
+        for _ in 0..rounds {
+            case.add([
+                self.round(&Warmfront::new(self.capacity), single_flight),
+                self.round(&QuickCache::new(self.capacity), single_flight),
+                self.round(&Moka::new(self.capacity), single_flight),
+                self.round(&Foyer::new(self.capacity), single_flight),
+            ]);
+        }
+        case
+    }
+
+    /// Each thread replays its part of the trace into one cache.
+    fn round<R: Rival>(&self, cache: &R, single_flight: bool) -> Round {
+        if single_flight && !R::FETCHES {
+            return Round { wall_ns: f64::NAN, cpu_ns: f64::NAN, hit_ratio: f64::NAN };
+        }
+        // All misses bring the same value: what is measured is the cache, not the allocator.
+        let value = rival::value(1);
+        let length = self.requests.len().div_ceil(self.threads);
+        let parts: Vec<&[u64]> = self.requests.chunks(length).collect();
+        measure(&parts, |keys| match single_flight {
+            true => keys.iter().filter(|key| cache.get_or_fetch(**key, &value)).count(),
+            false => keys.iter().filter(|key| visit(cache, **key, &value)).count(),
+        })
+    }
+}
+
+/// Looks up, and inserts what is missing. Tells whether it was a hit.
+fn visit<R: Rival>(cache: &R, key: u64, value: &Value) -> bool {
+    match black_box(cache.get(key)) {
+        Some(_) => true,
+        None => {
+            cache.insert(key, value.clone());
+            false
+        }
+    }
+}
+
+// ---- Measuring ---------------------------------------------------------------------------------
+
+/// Runs `work` on each part, one thread a part, all at once. `work` returns its hits.
+fn measure<P: AsRef<[u64]> + Sync>(parts: &[P], work: impl Fn(&[u64]) -> usize + Sync) -> Round {
+    let barrier = Barrier::new(parts.len());
+    let results: Vec<(Duration, Duration, usize)> = std::thread::scope(|scope| {
+        let handles: Vec<_> = parts
+            .iter()
+            .map(|part| {
+                let (barrier, work) = (&barrier, &work);
+                scope.spawn(move || {
+                    barrier.wait();
+                    let (start, cpu) = (Instant::now(), cpu_time());
+                    let hits = work(part.as_ref());
+                    (start.elapsed(), cpu_time().saturating_sub(cpu), hits)
+                })
+            })
+            .collect();
+        handles.into_iter().map(|handle| handle.join().expect("no round panics")).collect()
+    });
+    let requests: usize = parts.iter().map(|part| part.as_ref().len()).sum();
+    let wall = results.iter().map(|result| result.0).max().unwrap_or_default();
+    let cpu: Duration = results.iter().map(|result| result.1).sum();
+    let hits: usize = results.iter().map(|result| result.2).sum();
+    Round {
+        wall_ns: wall.as_nanos() as f64 * parts.len() as f64 / requests as f64,
+        cpu_ns: cpu.as_nanos() as f64 / requests as f64,
+        hit_ratio: hits as f64 / requests as f64,
+    }
+}
+
+/// What this thread has used of its processor.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+impl Case {
+    fn new(name: String) -> Self {
+        let names = [Warmfront::NAME, QuickCache::NAME, Moka::NAME, Foyer::NAME];
+        Self { name, rows: names.map(|name| (name, Vec::new())).into() }
+    }
+
+    fn add(&mut self, rounds: [Round; 4]) {
+        self.rows.iter_mut().zip(rounds).for_each(|(row, round)| row.1.push(round));
+    }
+
+    fn print(&self, as_json: bool) {
+        let medians: Vec<_> = self
+            .rows
+            .iter()
+            .map(|(name, rounds)| {
+                let median_of = |value: fn(&Round) -> f64| median(rounds.iter().map(value));
+                let ratio = median_of(|round| round.hit_ratio);
+                (*name, median_of(|round| round.wall_ns), median_of(|round| round.cpu_ns), ratio)
+            })
+            .collect();
+        let ours = medians[0].2;
+        if !as_json {
+            println!("\n{}", self.name);
+            println!(
+                "{:<14} {:>10} {:>10} {:>8} {:>8}",
+                "cache", "ns wall", "ns cpu", "times", "hits"
+            );
+        }
+        for (name, wall_ns, cpu_ns, hit_ratio) in medians {
+            if cpu_ns.is_nan() {
+                continue;
+            }
+            let times = cpu_ns / ours;
+            if as_json {
+                let row = json!({
+                    "case": self.name, "cache": name, "wall_ns": wall_ns, "cpu_ns": cpu_ns,
+                    "times_ours": times, "hit_ratio": hit_ratio,
+                });
+                println!("{row}");
+            } else {
+                let hits = 100.0 * hit_ratio;
+                println!("{name:<14} {wall_ns:>10.1} {cpu_ns:>10.1} {times:>8.2} {hits:>7.2}%");
+            }
+        }
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
