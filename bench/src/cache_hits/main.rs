@@ -50,6 +50,15 @@ struct Arguments {
     /// Only cases whose name contains this.
     #[arg(long)]
     only: Option<String>,
+    /// Only these caches, for a profiler.
+    #[arg(long, value_delimiter = ',')]
+    caches: Vec<String>,
+}
+
+impl Arguments {
+    fn wants<R: Rival>(&self) -> bool {
+        self.caches.is_empty() || self.caches.iter().any(|name| name == R::NAME)
+    }
 }
 
 fn main() -> ExitCode {
@@ -72,6 +81,9 @@ struct Round {
     hit_ratio: f64,
 }
 
+/// The round of a cache that is left out.
+const NONE: Round = Round { wall_ns: f64::NAN, cpu_ns: f64::NAN, hit_ratio: f64::NAN };
+
 /// Each cache's rounds in one case.
 struct Case {
     name: String,
@@ -86,7 +98,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
                 let keys = if hot { "one hot key" } else { "spread keys" };
                 let name = format!("hits, {entries} entries, {keys}, {threads} threads");
                 if wanted(&name) {
-                    hits(name, entries, threads, hot, arguments.rounds).print(arguments.json);
+                    hits(name, entries, threads, hot, arguments).print(arguments.json);
                 }
             }
         }
@@ -99,8 +111,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
                 let way = if single_flight { "get or fetch" } else { "get, insert" };
                 let name = format!("replay {name} at {share}, {way}, {threads} threads");
                 if wanted(&name) {
-                    let replay = Replay { requests: &trace.requests, capacity, threads };
-                    replay.run(name, single_flight, arguments.replays).print(arguments.json);
+                    let requests = &trace.requests;
+                    let replay = Replay { requests, capacity, threads, single_flight, arguments };
+                    replay.run(name).print(arguments.json);
                 }
             }
         }
@@ -110,7 +123,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 
 // ---- Hits --------------------------------------------------------------------------------------
 
-fn hits(name: String, entries: u64, threads: usize, hot: bool, rounds: usize) -> Case {
+fn hits(name: String, entries: u64, threads: usize, hot: bool, arguments: &Arguments) -> Case {
     // Twice the room, so that nothing has to go.
     let capacity = entries * rival::VALUE_BYTES * 2 + (64 << 20);
     let warmfront = Warmfront::new(capacity);
@@ -132,12 +145,12 @@ fn hits(name: String, entries: u64, threads: usize, hot: bool, rounds: usize) ->
         .collect();
     let mut case = Case::new(name);
     // One round more, to warm up.
-    for round in 0..=rounds {
+    for round in 0..=arguments.rounds {
         let results = [
-            hit_round(&warmfront, &sequences),
-            hit_round(&quick_cache, &sequences),
-            hit_round(&moka, &sequences),
-            hit_round(&foyer, &sequences),
+            hit_round(&warmfront, &sequences, arguments),
+            hit_round(&quick_cache, &sequences, arguments),
+            hit_round(&moka, &sequences, arguments),
+            hit_round(&foyer, &sequences, arguments),
         ];
         if round > 0 {
             case.add(results);
@@ -146,7 +159,10 @@ fn hits(name: String, entries: u64, threads: usize, hot: bool, rounds: usize) ->
     case
 }
 
-fn hit_round<R: Rival>(cache: &R, sequences: &[Vec<u64>]) -> Round {
+fn hit_round<R: Rival>(cache: &R, sequences: &[Vec<u64>], arguments: &Arguments) -> Round {
+    if !arguments.wants::<R>() {
+        return NONE;
+    }
     let round = measure(sequences, |keys| {
         let found = keys.iter().filter(|key| black_box(cache.get(**key)).is_some()).count();
         assert_eq!(found, keys.len(), "{} has lost entries", R::NAME);
@@ -162,32 +178,35 @@ struct Replay<'a> {
     requests: &'a [u64],
     capacity: u64,
     threads: usize,
+    single_flight: bool,
+    arguments: &'a Arguments,
 }
 
 impl Replay<'_> {
-    fn run(&self, name: String, single_flight: bool, rounds: usize) -> Case {
+    fn run(&self, name: String) -> Case {
         let mut case = Case::new(name);
-        for _ in 0..rounds {
+        for _ in 0..self.arguments.replays {
             case.add([
-                self.round(&Warmfront::new(self.capacity), single_flight),
-                self.round(&QuickCache::new(self.capacity), single_flight),
-                self.round(&Moka::new(self.capacity), single_flight),
-                self.round(&Foyer::new(self.capacity), single_flight),
+                self.round::<Warmfront>(),
+                self.round::<QuickCache>(),
+                self.round::<Moka>(),
+                self.round::<Foyer>(),
             ]);
         }
         case
     }
 
     /// Each thread replays its part of the trace into one cache.
-    fn round<R: Rival>(&self, cache: &R, single_flight: bool) -> Round {
-        if single_flight && !R::FETCHES {
-            return Round { wall_ns: f64::NAN, cpu_ns: f64::NAN, hit_ratio: f64::NAN };
+    fn round<R: Rival>(&self) -> Round {
+        if self.single_flight && !R::FETCHES || !self.arguments.wants::<R>() {
+            return NONE;
         }
+        let cache = &R::new(self.capacity);
         // All misses bring the same value: what is measured is the cache, not the allocator.
         let value = rival::value(1);
         let length = self.requests.len().div_ceil(self.threads);
         let parts: Vec<&[u64]> = self.requests.chunks(length).collect();
-        measure(&parts, |keys| match single_flight {
+        measure(&parts, |keys| match self.single_flight {
             true => keys.iter().filter(|key| cache.get_or_fetch(**key, &value)).count(),
             false => keys.iter().filter(|key| visit(cache, **key, &value)).count(),
         })

@@ -1,6 +1,5 @@
 //! The requests that are replayed.
 
-use std::collections::HashSet;
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -31,7 +30,10 @@ pub fn load(path: Option<&Path>) -> Result<(String, Trace), Box<dyn Error>> {
         }
         None => ("zipf".to_string(), zipf(ZIPF.0, ZIPF.1)),
     };
-    let blocks = requests.iter().collect::<HashSet<_>>().len();
+    let mut distinct = requests.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let blocks = distinct.len();
     Ok((name, Trace { requests, blocks }))
 }
 
