@@ -11,7 +11,7 @@ fn steps(text: &str) -> Result<u64, ParseIntError> {
     let mut number: u128 = text.parse()?;
     let mut steps = 0;
     while number > 1 {
-        number = if number % 2 == 0 { number / 2 } else { 3 * number + 1 };
+        number = if number.is_multiple_of(2) { number / 2 } else { 3 * number + 1 };
         steps += 1;
     }
     Ok(steps)

@@ -179,7 +179,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
     /// use std::hash::RandomState;
     /// use warmfront::cache::Cache;
     ///
-    /// let cache = Cache::<u32, u32, RandomState>::builder()
+    /// let cache: Cache<u32, u32, RandomState> = Cache::<u32, u32>::builder()
     ///     .capacity_bytes(1 << 20)
     ///     .weigher(|_, _| 0)
     ///     .hasher(RandomState::new())
