@@ -127,17 +127,15 @@ pub(crate) enum Command {
     },
     /// How a pool is
     Status {
-        /// JSON: for programs
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        form: Form,
         /// Which pool
         target: Option<OsString>,
     },
     /// Where a file's records are, and why
     Why {
-        /// JSON: for programs
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        form: Form,
         /// A file under a mount point
         file: PathBuf,
     },
@@ -223,9 +221,8 @@ pub(crate) enum PoolCommand {
     },
     /// How pools are
     Status {
-        /// JSON: for programs
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        form: Form,
         /// Which pool; all that are mounted if absent
         pool: Option<OsString>,
     },
@@ -250,6 +247,9 @@ pub(crate) struct ArcstatArguments {
     /// List the columns there are
     #[arg(short = 'v')]
     pub(crate) list: bool,
+    /// No headings, columns separated by tabs: for scripts
+    #[arg(short = 'H')]
+    pub(crate) script: bool,
     /// Exact numbers instead of rounded ones
     #[arg(short = 'p')]
     pub(crate) exact: bool,

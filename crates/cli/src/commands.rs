@@ -51,8 +51,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Curve { form, recursive, svg, target } => {
             curve::curve(paths, form, recursive, svg.as_deref(), target.as_deref())?;
         }
-        Command::Status { json, target } => status::status(paths, json, target.as_deref())?,
-        Command::Why { json, file } => why::why(paths, json, &file)?,
+        Command::Status { form, target } => status::status(paths, form, target.as_deref())?,
+        Command::Why { form, file } => why::why(paths, form, &file)?,
         Command::SetArcMax { size, target } => {
             status::set_ceiling(paths, &size, target.as_deref())?;
         }

@@ -61,7 +61,7 @@ pub use memory::Memory;
 pub use pool::{Invalidation, Pool, PoolOptions};
 pub use prime::{PrimeProgress, PrimeReport, PrimeRequest};
 pub use property::{
-    CacheLevel, Coherence, PROPERTIES, PrefetchLevel, Properties, Property, PropertyError,
+    CacheLevel, Coherence, PROPERTIES, PrefetchLevel, Properties, Property, PropertyError, nearest,
     parse_setting,
 };
 pub use record::Pieces;

@@ -42,7 +42,8 @@ impl OpenFile {
         if let Some(behind) = advice.behind
             && properties.freebehind
         {
-            self.free_behind(tenant, layout, behind);
+            self.free_behind(tenant, layout, behind.clone());
+            self.object.streams.lock().let_go(behind);
         }
         if let Some(ahead) = advice.prefetch {
             self.prefetch(tenant, layout, ahead.start..ahead.end.min(layout.size));

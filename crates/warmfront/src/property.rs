@@ -389,7 +389,9 @@ impl Serialize for Property {
 /// Least likeness at which a name is suggested.
 const LIKENESS_MIN: f64 = 0.7;
 
-fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
+/// The candidate that looks most like `name`, as words to be added to a message; nothing if none
+/// does.
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     candidates
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
         .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)

@@ -25,6 +25,8 @@ const IDLE_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     streams: Vec<Stream>,
+    /// What free-behind has let go of, as one range: to tell why it is not cached.
+    let_go: Option<Range<u64>>,
 }
 
 #[derive(Debug)]
@@ -82,6 +84,17 @@ impl Streams {
         let behind = (stream.released < before).then_some(stream.released..before);
         stream.released = before;
         Advice { prefetch: stream.extend(range.end - range.start, distance_max), behind }
+    }
+
+    /// Notes that what a stream left behind was let go.
+    pub(crate) fn let_go(&mut self, behind: Range<u64>) {
+        let known = self.let_go.clone().unwrap_or_else(|| behind.clone());
+        self.let_go = Some(known.start.min(behind.start)..known.end.max(behind.end));
+    }
+
+    /// Whether the byte at `offset` lies among what was let go.
+    pub(crate) fn has_let_go(&self, offset: u64) -> bool {
+        self.let_go.as_ref().is_some_and(|range| range.contains(&offset))
     }
 
     /// Number of accesses that continued a stream, over the streams alive.

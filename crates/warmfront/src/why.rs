@@ -149,6 +149,9 @@ impl Pool {
             CacheLevel::All if cache.ghost(&key).is_some() => {
                 ("ghost", "was cached and has been evicted lately".to_string())
             }
+            CacheLevel::All if object.streams.lock().has_let_go(number * layout.record_bytes) => {
+                ("absent", "was read by a stream and let go behind it (freebehind=on)".to_string())
+            }
             CacheLevel::All => {
                 let reason = "not read since it was mounted or last changed, \
                               or evicted so long ago that no ghost is left";

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 const DEFAULT: &str = "time,read,ddread,ddh%,dmread,dmh%,pread,ph%,size,c,avail";
 const EXTENDED: &str = "time,mfu,mru,mfug,mrug,unc,evict,dread,pread,read";
-const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,phit,pwaste";
+const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,puse,pwaste";
 
 /// Prints what a pool was asked, second by second. The first line is the sum since it was mounted.
 pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()> {
@@ -74,6 +74,10 @@ fn text_of(
         let fields: Map<String, Value> =
             columns.iter().map(|column| (column.name.to_string(), column.json(sample))).collect();
         return format!("{}\n", Value::Object(fields));
+    }
+    if arguments.script {
+        let cell = |column: &&Column| column.text(sample, arguments.exact).trim().to_string();
+        return columns.iter().map(cell).collect::<Vec<_>>().join("\t") + "\n";
     }
     let set = |cells: Vec<String>| cells.join(&arguments.separator) + "\n";
     let mut text = String::new();
@@ -135,8 +139,10 @@ fn chosen(arguments: &ArcstatArguments) -> Result<Vec<&'static Column>> {
     };
     let column = |name: &str| {
         COLUMNS.iter().find(|column| column.name == name.trim()).ok_or_else(|| {
+            let names = COLUMNS.iter().map(|column| column.name);
             Failure::usage(format!(
-                "there is no column `{name}`; `warmfront arcstat -v` lists them"
+                "there is no column `{name}`{}; `warmfront arcstat -v` lists them",
+                warmfront::nearest(name.trim(), names)
             ))
         })
     };

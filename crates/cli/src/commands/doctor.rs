@@ -135,9 +135,16 @@ impl Machine {
 
     fn device(&self) -> Finding {
         let path = self.path("/dev/fuse");
-        match path.exists() {
-            true => finding("/dev/fuse", Verdict::Ok, "there", None),
-            false => finding(
+        let opened = std::fs::File::options().read(true).write(true).open(&path);
+        match opened {
+            Ok(_) => finding("/dev/fuse", Verdict::Ok, "there", None),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => finding(
+                "/dev/fuse",
+                Verdict::Fail,
+                "may not be opened by this user",
+                Some("as root: chmod 666 /dev/fuse, as distributions have it; or mount as root"),
+            ),
+            Err(_) => finding(
                 "/dev/fuse",
                 Verdict::Fail,
                 "missing",

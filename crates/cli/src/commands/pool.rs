@@ -51,7 +51,7 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
             list(form, &pools.rows);
             return unless_faulty(pools.faults);
         }
-        PoolCommand::Status { json, pool } => show(paths, json, pool.as_deref())?,
+        PoolCommand::Status { form, pool } => show(paths, form, pool.as_deref())?,
         PoolCommand::Destroy { name } => {
             daemon::destroy_pool(paths, &name)?;
             print(&format!("pool {name} is removed; its files are where they were\n"));
@@ -98,19 +98,19 @@ fn state(row: &PoolRow) -> &'static str {
     }
 }
 
-fn show(paths: &Paths, as_json: bool, pool: Option<&OsStr>) -> Result<()> {
+fn show(paths: &Paths, form: Form, pool: Option<&OsStr>) -> Result<()> {
     let rows = daemon::list_pools(paths)?.rows;
     let Some(pool) = pool else {
         for row in rows.iter().filter(|row| row.daemon.is_some()) {
-            status::show(&Target::find(paths, OsStr::new(&row.name))?, as_json)?;
+            status::show(&Target::find(paths, OsStr::new(&row.name))?, form)?;
         }
         return Ok(());
     };
     let target = Target::find(paths, pool)?;
     match rows.iter().find(|row| row.name == target.pool && row.daemon.is_none()) {
-        Some(row) if as_json => print(&json(&PoolJson::new(row))),
+        Some(row) if form.json => print(&json(&PoolJson::new(row))),
         Some(row) => print(&unmounted(row)),
-        None => status::show(&target, as_json)?,
+        None => status::show(&target, form)?,
     }
     Ok(())
 }

@@ -15,15 +15,35 @@ use crate::table::Table;
 /// Characters of the picture of the ceiling.
 const BAR_WIDTH: usize = 40;
 
-pub(crate) fn status(paths: &Paths, as_json: bool, text: Option<&OsStr>) -> Result<()> {
-    show(&target(paths, text)?, as_json)
+pub(crate) fn status(paths: &Paths, form: Form, text: Option<&OsStr>) -> Result<()> {
+    show(&target(paths, text)?, form)
 }
 
 /// Shows how a mounted pool is.
-pub(crate) fn show(target: &Target, as_json: bool) -> Result<()> {
+pub(crate) fn show(target: &Target, form: Form) -> Result<()> {
     let status = target.client()?.status()?;
-    print(&if as_json { json(&status) } else { people(&status) });
+    print(&match (form.json, form.script) {
+        (true, _) => json(&status),
+        (_, true) => script(&status, form),
+        _ => people(&status),
+    });
     Ok(())
+}
+
+/// A line for each fact and counter: its name, a tab, its value.
+fn script(status: &Status, form: Form) -> String {
+    let facts = [
+        ("pool", status.pool.clone()),
+        ("pid", status.pid.to_string()),
+        ("origin", status.origin.display().to_string()),
+        ("mountpoint", status.mountpoint.display().to_string()),
+        ("ceiling", form.size(status.ceiling_bytes)),
+        ("resident", form.size(status.resident_bytes)),
+        ("uptime_seconds", format!("{:.0}", status.uptime_seconds)),
+    ];
+    let facts = facts.into_iter().map(|(name, value)| format!("{name}\t{value}\n"));
+    let counters = status.counters.iter().map(|(name, value)| format!("{name}\t{value}\n"));
+    facts.chain(counters).collect()
 }
 
 /// Sets the ceiling of a mounted pool.

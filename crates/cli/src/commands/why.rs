@@ -12,13 +12,17 @@ use crate::table::Table;
 /// Rows of the table; the rest is in `--json`.
 const RUNS_SHOWN_MAX: usize = 40;
 
-pub(crate) fn why(paths: &Paths, as_json: bool, file: &Path) -> Result<()> {
+pub(crate) fn why(paths: &Paths, form: Form, file: &Path) -> Result<()> {
     let target = Target::find(paths, file.as_os_str())?;
     let path = target.path.as_ref().ok_or_else(|| {
         Failure::usage(format!("{} is not a path; name a file under the mount", file.display()))
     })?;
     let why = target.client()?.why(path)?;
-    print(&if as_json { json(&why) } else { people(file, &why) });
+    print(&match (form.json, form.script) {
+        (true, _) => json(&why),
+        (_, true) => table(&why, usize::MAX, form),
+        _ => people(file, &why),
+    });
     Ok(())
 }
 
@@ -59,7 +63,8 @@ fn people(file: &Path, why: &Why) -> String {
     let picture = picture(&why.runs, width().saturating_sub(14));
     let _ = writeln!(text, "\n  {picture}");
     let _ = writeln!(text, "  {}\n", legend());
-    text.push_str(&table(why));
+    let form = Form { script: false, exact: false, json: false };
+    text.push_str(&table(why, RUNS_SHOWN_MAX, form));
     if why.runs.len() > RUNS_SHOWN_MAX {
         let more = why.runs.len() - RUNS_SHOWN_MAX;
         let _ = writeln!(text, "and {more} more runs; --json has all");
@@ -113,9 +118,10 @@ fn legend() -> String {
     entries.join("   ")
 }
 
-fn table(why: &Why) -> String {
+fn table(why: &Why, rows_max: usize, form: Form) -> String {
+    let since = |time: f64| if form.exact { format!("{time:.3}") } else { seconds(time) };
     let mut table = Table::new(&[">RECORDS", "STATE", ">SINCE", ">HITS", "WHY"]);
-    for run in why.runs.iter().take(RUNS_SHOWN_MAX) {
+    for run in why.runs.iter().take(rows_max) {
         let last = run.first + run.count - 1;
         let range = match run.count {
             1 => run.first.to_string(),
@@ -129,10 +135,10 @@ fn table(why: &Why) -> String {
         table.row(vec![
             range,
             run.state.clone(),
-            run.since_seconds.map_or("-".to_string(), seconds),
+            run.since_seconds.map_or("-".to_string(), since),
             if run.since_seconds.is_some() { run.hits.to_string() } else { "-".to_string() },
             reason,
         ]);
     }
-    table.render(Form { script: false, exact: false, json: false })
+    table.render(form)
 }

@@ -1,5 +1,6 @@
 //! What reads ask of the origin, and what the cache makes of it.
 
+use futures::executor::block_on;
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -120,6 +121,9 @@ fn free_behind_keeps_a_stream_out_of_the_cache() {
         }
         let records = bench.counter("data_size") / RECORD as u64;
         assert!(records.abs_diff(kept) <= 1, "{setting} keeps {records} records");
+        let why = block_on(bench.pool.why(std::path::Path::new("file"))).expect("it is there");
+        let reason = why.runs[0].reason.clone().unwrap_or_default();
+        assert_eq!(reason.contains("freebehind=on"), setting == "freebehind=on", "{reason}");
     }
 }
 

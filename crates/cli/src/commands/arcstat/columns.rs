@@ -61,6 +61,16 @@ const METADATA: [&str; 2] = ["demand_metadata_hits", "demand_metadata_misses"];
 const PREFETCH_DATA: [&str; 3] =
     ["prefetch_data_hits", "prefetch_data_iohits", "prefetch_data_misses"];
 const PREFETCH_METADATA: [&str; 2] = ["prefetch_metadata_hits", "prefetch_metadata_misses"];
+const DEMAND: [&str; 5] = [DATA[0], DATA[1], DATA[2], METADATA[0], METADATA[1]];
+const PREFETCH: [&str; 5] = [
+    PREFETCH_DATA[0],
+    PREFETCH_DATA[1],
+    PREFETCH_DATA[2],
+    PREFETCH_METADATA[0],
+    PREFETCH_METADATA[1],
+];
+const ALL_METADATA: [&str; 4] =
+    [METADATA[0], METADATA[1], PREFETCH_METADATA[0], PREFETCH_METADATA[1]];
 const ALL: [&str; 3] = ["hits", "iohits", "misses"];
 
 macro_rules! column {
@@ -79,10 +89,19 @@ pub(crate) const COLUMNS: &[Column] = &[
     column!("hit%", "share of hits", Kind::Share { part: &["hits"], whole: &ALL }),
     column!("ioh%", "share of joined fetches", Kind::Share { part: &["iohits"], whole: &ALL }),
     column!("miss%", "share of misses", Kind::Share { part: &["misses"], whole: &ALL }),
+    column!("dread", "demanded accesses a second", Kind::Rate(&DEMAND)),
+    column!("dhit", "demanded accesses, hits a second", Kind::Rate(&[DATA[0], METADATA[0]])),
+    column!("dioh", "demanded accesses, joined fetches a second", Kind::Rate(&[DATA[1]])),
+    column!("dmis", "demanded accesses, misses a second", Kind::Rate(&[DATA[2], METADATA[1]])),
     column!(
-        "dread",
-        "demanded accesses a second",
-        Kind::Rate(&[DATA[0], DATA[1], DATA[2], METADATA[0], METADATA[1]])
+        "dh%",
+        "demanded accesses, share of hits",
+        Kind::Share { part: &[DATA[0], METADATA[0]], whole: &DEMAND }
+    ),
+    column!(
+        "dm%",
+        "demanded accesses, share of misses",
+        Kind::Share { part: &[DATA[2], METADATA[1]], whole: &DEMAND }
     ),
     column!("ddread", "demanded contents, records a second", Kind::Rate(&DATA)),
     column!("ddhit", "demanded contents, hits a second", Kind::Rate(&[DATA[0]])),
@@ -111,30 +130,26 @@ pub(crate) const COLUMNS: &[Column] = &[
         "demanded metadata, share of misses",
         Kind::Share { part: &[METADATA[1]], whole: &METADATA }
     ),
+    column!("pread", "prefetched accesses a second", Kind::Rate(&PREFETCH)),
     column!(
-        "pread",
-        "prefetched accesses a second",
-        Kind::Rate(&[
-            PREFETCH_DATA[0],
-            PREFETCH_DATA[1],
-            PREFETCH_DATA[2],
-            PREFETCH_METADATA[0],
-            PREFETCH_METADATA[1]
-        ])
+        "phit",
+        "prefetched accesses found in RAM, a second",
+        Kind::Rate(&[PREFETCH_DATA[0], PREFETCH_METADATA[0]])
+    ),
+    column!(
+        "pmis",
+        "prefetched accesses that the origin had to answer, a second",
+        Kind::Rate(&[PREFETCH_DATA[2], PREFETCH_METADATA[1]])
     ),
     column!(
         "ph%",
         "prefetched, share found in RAM",
-        Kind::Share {
-            part: &[PREFETCH_DATA[0], PREFETCH_METADATA[0]],
-            whole: &[
-                PREFETCH_DATA[0],
-                PREFETCH_DATA[1],
-                PREFETCH_DATA[2],
-                PREFETCH_METADATA[0],
-                PREFETCH_METADATA[1]
-            ]
-        }
+        Kind::Share { part: &[PREFETCH_DATA[0], PREFETCH_METADATA[0]], whole: &PREFETCH }
+    ),
+    column!(
+        "pm%",
+        "prefetched, share that the origin had to answer",
+        Kind::Share { part: &[PREFETCH_DATA[2], PREFETCH_METADATA[1]], whole: &PREFETCH }
     ),
     column!("pdread", "prefetched contents, records a second", Kind::Rate(&PREFETCH_DATA)),
     column!(
@@ -148,8 +163,29 @@ pub(crate) const COLUMNS: &[Column] = &[
         "prefetched metadata, share found in RAM",
         Kind::Share { part: &[PREFETCH_METADATA[0]], whole: &PREFETCH_METADATA }
     ),
+    column!("mread", "accesses to metadata a second", Kind::Rate(&ALL_METADATA)),
     column!(
-        "phit",
+        "mhit",
+        "accesses to metadata, hits a second",
+        Kind::Rate(&[METADATA[0], PREFETCH_METADATA[0]])
+    ),
+    column!(
+        "mmis",
+        "accesses to metadata, misses a second",
+        Kind::Rate(&[METADATA[1], PREFETCH_METADATA[1]])
+    ),
+    column!(
+        "mh%",
+        "accesses to metadata, share of hits",
+        Kind::Share { part: &[METADATA[0], PREFETCH_METADATA[0]], whole: &ALL_METADATA }
+    ),
+    column!(
+        "mm%",
+        "accesses to metadata, share of misses",
+        Kind::Share { part: &[METADATA[1], PREFETCH_METADATA[1]], whole: &ALL_METADATA }
+    ),
+    column!(
+        "puse",
         "first reads of prefetched records, a second",
         Kind::Rate(&["demand_hit_prefetch"])
     ),
@@ -186,6 +222,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     ),
     column!("ometa", "other calls to the origin a second", Kind::Rate(&["origin_metadata_calls"])),
     column!("size", "RAM in use", Kind::Size("size")),
+    column!("arcsz", "RAM in use, by its name in older tools", Kind::Size("size")),
     column!("data", "RAM for contents", Kind::Size("data_size")),
     column!("meta", "RAM for metadata", Kind::Size("metadata_size")),
     column!("c", "RAM that the ARC may take at present", Kind::Size("c")),
