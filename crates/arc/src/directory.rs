@@ -63,7 +63,8 @@ impl<T: Item> Directory<T> {
                 None => panic!("slot {former} is not in the index"),
             }
         }
-        if self.index.capacity() > 4 * self.index.len() + INDEX_MIN {
+        // Not by its capacity: that leaves the places of removed items out.
+        if self.index.allocation_size() as u64 > self.index_bytes_max() {
             let slab = &self.slab;
             self.index.shrink_to(self.slab.len() + INDEX_MIN / 2, |&at| slab.get(at).hash());
         }
@@ -85,6 +86,10 @@ impl<T: Item> Directory<T> {
         self.slab.move_to(slot, list);
     }
 
+    fn index_bytes_max(&self) -> u64 {
+        INDEX_BYTES_MAX * (self.index.len() + INDEX_MIN) as u64
+    }
+
     /// Recounts lists, sums and index.
     pub fn validate(&self) -> Result<(), String> {
         self.slab.validate()?;
@@ -97,8 +102,7 @@ impl<T: Item> Directory<T> {
                 return Err(format!("slot {slot} is not in the index"));
             }
         }
-        let allowed = INDEX_BYTES_MAX * (self.index.len() + INDEX_MIN) as u64;
-        if self.index.allocation_size() as u64 > allowed {
+        if self.index.allocation_size() as u64 > self.index_bytes_max() {
             return Err(format!("index takes {} bytes", self.index.allocation_size()));
         }
         Ok(())
