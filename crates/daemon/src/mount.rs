@@ -209,7 +209,8 @@ impl Prepared {
         });
         let door = fuse::Door::new(pool.clone());
         let session = Arc::new(fuse::Session::start(mount, door, fuse::Crewing::default())?);
-        let invalidation = fuse::KernelInvalidation::new(session.notifier(), &pool);
+        let invalidation = fuse::KernelInvalidation::new(session.notifier(), &pool)
+            .map_err(system("start a thread"))?;
         pool.set_invalidation(Arc::new(invalidation));
         service.session.set(session.clone()).expect("the session is set here alone");
         let server =

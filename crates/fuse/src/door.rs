@@ -6,6 +6,7 @@ use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use futures::executor::block_on;
@@ -503,17 +504,41 @@ impl Directory {
     }
 }
 
+/// Former names that wait to be told; more at a time are left to expire by themselves.
+const FORMER_NAMES_MAX: usize = 1024;
+
 /// Tells the kernel to ask a pool again.
 #[derive(Debug)]
 pub struct KernelInvalidation {
     notifier: Notifier,
     root: ObjectId,
+    /// To a thread of its own, because the kernel keeps it waiting until calls on the directory
+    /// that are under way have been answered. It ends with this.
+    former_names: SyncSender<FormerName>,
+}
+
+/// A name in the directory `node` that leads elsewhere by now.
+struct FormerName {
+    node: u64,
+    name: Arc<OsStr>,
+    told: Box<dyn FnOnce() + Send>,
 }
 
 impl KernelInvalidation {
     /// For the session that serves `pool`.
-    pub fn new(notifier: Notifier, pool: &Pool) -> KernelInvalidation {
-        KernelInvalidation { notifier, root: pool.root() }
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn new(notifier: Notifier, pool: &Pool) -> std::io::Result<KernelInvalidation> {
+        let (former_names, waiting) = sync_channel::<FormerName>(FORMER_NAMES_MAX);
+        let telling = notifier.clone();
+        std::thread::Builder::new().name("former-names".into()).spawn(move || {
+            for FormerName { node, name, told } in waiting {
+                ignore_unknown(telling.expire_entry(node, &name));
+                told();
+            }
+        })?;
+        Ok(KernelInvalidation { notifier, root: pool.root(), former_names })
     }
 }
 
@@ -532,6 +557,18 @@ impl Invalidation for KernelInvalidation {
     fn expire_name(&self, parent: ObjectId, name: &OsStr) {
         let node = swap(parent.0, ROOT_ID, self.root.0);
         ignore_unknown(self.notifier.expire_entry(node, name));
+    }
+
+    fn expire_name_later(
+        &self,
+        parent: ObjectId,
+        name: Arc<OsStr>,
+        told: Box<dyn FnOnce() + Send>,
+    ) {
+        let node = swap(parent.0, ROOT_ID, self.root.0);
+        if self.former_names.try_send(FormerName { node, name, told }).is_err() {
+            tracing::warn!("too many names have moved at the origin; some are believed for longer");
+        }
     }
 }
 

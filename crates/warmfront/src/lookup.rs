@@ -200,7 +200,9 @@ impl Pool {
         if object.attributes().kind == Kind::Directory {
             self.directory_moved();
         }
-        if place.tenant.properties().coherence != Coherence::Exclusive {
+        // Of several names each may be right.
+        let moved = object.attributes().links == 1;
+        if moved && place.tenant.properties().coherence != Coherence::Exclusive {
             self.expire_former_name(object.id, *parent, name.clone());
         }
     }

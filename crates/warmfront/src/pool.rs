@@ -52,6 +52,9 @@ pub trait Invalidation: Send + Sync {
     fn expire_attributes(&self, object: ObjectId);
     /// What `name` in `parent` leads to must be asked for again.
     fn expire_name(&self, parent: ObjectId, name: &OsStr);
+    /// As [`expire_name`](Invalidation::expire_name), but from within a call on the directory:
+    /// returns at once, and calls `told` when it is done.
+    fn expire_name_later(&self, parent: ObjectId, name: Arc<OsStr>, told: Box<dyn FnOnce() + Send>);
 }
 
 /// An origin behind its share of the ARC, with its datasets.
@@ -186,10 +189,10 @@ impl Pool {
             return;
         };
         let told = self.moves.begin(object);
-        self.spawn.spawn(Box::pin(async move {
-            invalidation.expire_name(parent, &name);
+        let told = Box::new(move || {
             let _ = told.send(());
-        }));
+        });
+        invalidation.expire_name_later(parent, name, told);
     }
 
     /// Drops what is known of the names on the way to an object, after the origin has said that
