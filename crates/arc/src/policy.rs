@@ -53,8 +53,8 @@
 //! ```
 //!
 //! 40 bytes are the record's own fields and its links, 10 its share of the index, which takes 5.7
-//! to 11.4 as its table doubles. Ghosts may take 1/16 of the capacity. Not charged are a few KiB that an empty
-//! policy keeps, and the table of tenants (see [`Policy::tenant_table_bytes`]).
+//! to 11.4 as its table doubles. Ghosts may take 1/16 of the capacity. Not charged are a few KiB
+//! that an empty policy keeps, and the table of tenants (see [`Policy::tenant_table_bytes`]).
 
 mod hand;
 mod validate;

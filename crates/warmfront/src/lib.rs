@@ -9,8 +9,8 @@
 //! metadata are cached, how large a record is, how far to prefetch, how to notice that somebody
 //! else has changed the origin. They are inherited down the tree and may be changed at any time.
 //!
-//! All calls of a pool return futures. Nothing in here needs a runtime: over real storage a future does its
-//! system calls on the thread that polls it, so `futures::executor::block_on` is enough.
+//! All calls of a pool return futures. Nothing in here needs a runtime: over real storage a future
+//! does its system calls on the thread that polls it, so `futures::executor::block_on` is enough.
 //!
 //! A program that wants to keep values of its own, without files, takes [`cache::Cache`]: the same
 //! ARC with single flight for threads and tasks.

@@ -134,7 +134,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
     /// ```
     /// # use std::sync::Arc;
     /// # use warmfront::cache::Cache;
-    /// let builder = Cache::<u32, u32>::builder().clock(Arc::new(warmfront::storage::RealClock::new()));
+    /// # use warmfront::storage::RealClock;
+    /// let builder = Cache::<u32, u32>::builder().clock(Arc::new(RealClock::new()));
     /// # assert!(builder.capacity_bytes(1 << 20).weigher(|_, _| 0).build().is_ok());
     /// ```
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {

@@ -8,7 +8,8 @@ use std::fmt;
 /// let cache: Cache<u32, u32> =
 ///     Cache::builder().capacity_bytes(1 << 20).weigher(|_, value| u64::from(*value)).build()?;
 /// let not_kept = cache.insert(1, 1 << 20).unwrap_err();
-/// assert!(matches!(not_kept.reason, Refused::TooLarge { limit_bytes, .. } if limit_bytes < 1 << 20));
+/// let Refused::TooLarge { limit_bytes, .. } = not_kept.reason else { panic!("too large") };
+/// assert!(limit_bytes < 1 << 20);
 /// # Ok::<(), warmfront::cache::BuildError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
