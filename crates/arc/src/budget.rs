@@ -1,4 +1,4 @@
-//! [`Budget`]: the bytes that all shards together may take.
+//! [`Budget`]: the bytes that all shards together, or one partition in all shards, may take.
 
 use crate::sync::{AtomicU64, Relaxed};
 

@@ -10,11 +10,13 @@ use crate::budget::Budget;
 use crate::ghost::Ghost;
 use crate::list::{Class, List};
 use crate::options::Options;
-use crate::policy::{Evicted, HEAT_ORDER, Hit, Inserted, Policy};
+use crate::place::PARTITIONS_MAX;
+use crate::policy::{Evicted, Giver, HEAT_ORDER, Hit, Inserted, Policy};
 use crate::record::{Charge, Location};
 use crate::refused::Refused;
+use crate::share::{Share, ShareRefused};
 use crate::statistics::{RefusedStatistics, Statistics};
-use crate::sync::{AtomicU64, AtomicUsize, Relaxed, RwLock};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Relaxed, RwLock};
 use crate::tenant::Usage;
 
 /// Most shards of a cache.
@@ -42,11 +44,31 @@ struct Shard<K, V> {
     charged: AtomicU64,
 }
 
+/// Bytes that are needed, and the partition to which they will be charged.
+#[derive(Debug, Clone, Copy)]
+struct Need {
+    bytes: u64,
+    partition: usize,
+}
+
+/// Bytes that are charged already although nothing holds them yet.
+#[derive(Debug, Clone, Copy)]
+struct Reserved(Need);
+
+impl Reserved {
+    const NOTHING: Self = Self(Need { bytes: 0, partition: 0 });
+}
+
 /// A cache that many threads use at once. Time is an argument, as everywhere in this crate.
 ///
 /// A key belongs to one of a power of two of shards, each a [`Policy`] behind a reader-writer
 /// lock. A hit takes the read lock, probes once, stores at most one word and clones the value. An
 /// insertion takes the write lock. No call holds two locks.
+///
+/// **Partitions** are parts of the cache with a [`Share`] of their own; tenants are assigned to
+/// them, and stand in the first, which has no share, before they are. A limit holds over all
+/// shards together; a reserve is kept by each shard in even parts, so that of a reserve of a few
+/// records per shard some may be lost to others.
 ///
 /// The bound on bytes is one for all shards: a shard may hold more than its even share while
 /// others hold less. When the budget is used up, the shard that wants to insert gives first,
@@ -57,10 +79,15 @@ struct Shard<K, V> {
 pub struct Cache<K, V, S = DefaultHashBuilder> {
     shards: Box<[Shard<K, V>]>,
     budget: Budget,
+    /// Of each partition, what its records take in all shards, and its limit.
+    accounts: Box<[Budget]>,
+    /// The shares that were given, by partition.
+    shares: Mutex<Vec<Share>>,
     /// The shard that gives next.
     turn: AtomicUsize,
     refused: [AtomicU64; 4],
     record_overhead: u64,
+    record_share: u64,
     hasher: S,
 }
 
@@ -83,9 +110,12 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         Self {
             shards,
             budget: Budget::new(options.capacity_bytes),
+            accounts: (0..PARTITIONS_MAX).map(|_| Budget::new(u64::MAX)).collect(),
+            shares: Mutex::new(vec![Share::FREE]),
             turn: AtomicUsize::new(0),
             refused: Default::default(),
             record_overhead,
+            record_share: options.record_share.max(1),
             hasher,
         }
     }
@@ -157,7 +187,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// The most payload bytes that one record may have.
     pub fn record_bytes_max(&self) -> u64 {
-        (self.budget.capacity() / crate::RECORD_SHARE).saturating_sub(self.record_overhead)
+        self.record_cost_max(self.budget.capacity()).saturating_sub(self.record_overhead)
     }
 
     /// Sums, counters and targets.
@@ -180,9 +210,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 sum.bytes += bytes;
             }
             for (sum, class) in all.mru_targets.iter_mut().zip(Class::ALL) {
-                *sum += policy.targets(class).0 / self.shards.len() as f64;
+                *sum += policy.targets(0, class).0 / self.shards.len() as f64;
             }
-            all.metadata_target += policy.targets(Class::Data).1 / self.shards.len() as f64;
+            all.metadata_target += policy.targets(0, Class::Data).1 / self.shards.len() as f64;
         }
         all
     }
@@ -219,31 +249,37 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         gone: &mut Vec<V>,
     ) -> Result<Inserted, (Refused, V)> {
         let hash = self.hasher.hash_one(&key);
-        let limit = self.budget.capacity();
-        let checked = Refused::check_tenant(charge.tenant)
-            .and_then(|()| Refused::check_size(charge.bytes, self.record_overhead, limit));
-        if let Err(refused) = checked {
+        let shard = self.shard(hash);
+        if let Err(refused) = Refused::check_tenant(charge.tenant) {
             return Err((self.refuse(hash, &key, refused, gone), value));
         }
         let mut ghost = None;
         let mut evicted = Evicted::default();
         for round in 0..ROUNDS_MAX {
             let need = {
-                let mut policy = self.shard(hash).policy.write();
+                let mut policy = shard.policy.write();
+                let partition = policy.partition_of(charge.tenant);
                 if round == 0 {
+                    let limit = self.budget.capacity().min(self.accounts[partition].capacity());
+                    let limit = self.record_cost_max(limit);
+                    let checked = Refused::check_size(charge.bytes, self.record_overhead, limit)
+                        .and_then(|()| policy.check_slots());
+                    if let Err(refused) = checked {
+                        drop(policy);
+                        return Err((self.refuse(hash, &key, refused, gone), value));
+                    }
                     ghost = policy.prepare(hash, &key, &charge, gone);
                 }
-                let growth = |policy: &Policy<K, V>| policy.growth(hash, &key, charge.bytes);
-                match self.reserve(self.shard(hash), &mut policy, growth, &mut evicted, gone) {
+                let absent = !policy.contains(hash, &key);
+                let growth = |policy: &Policy<K, V>| match absent {
+                    true => charge.bytes + self.record_overhead,
+                    false => policy.growth(hash, &key, charge.bytes),
+                };
+                match self.reserve(shard, &mut policy, partition, growth, &mut evicted, gone) {
                     Ok(reserved) => {
-                        if let Err(refused) = policy.check_slots() {
-                            self.settle(self.shard(hash), &policy, reserved);
-                            drop(policy);
-                            return Err((self.refuse(hash, &key, refused, gone), value));
-                        }
                         let inserted =
                             policy.admit(hash, key, value, charge, ghost, now, evicted, gone);
-                        self.settle(self.shard(hash), &policy, reserved);
+                        self.settle(shard, &mut policy, reserved);
                         return Ok(inserted);
                     }
                     Err(need) => need,
@@ -258,23 +294,26 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// Replaces a resident record's value; see [`Policy::replace`].
     pub fn replace(&self, key: &K, value: V, bytes: u64) -> Result<bool, Refused> {
         let hash = self.hasher.hash_one(key);
-        let limit = self.budget.capacity();
+        let limit = self.record_cost_max(self.budget.capacity());
         let mut dead = Vec::new();
         if let Err(refused) = Refused::check_size(bytes, self.record_overhead, limit) {
             return Err(self.refuse(hash, key, refused, &mut dead));
         }
         let mut evicted = Evicted::default();
+        let shard = self.shard(hash);
         for _ in 0..ROUNDS_MAX {
             let need = {
-                let mut policy = self.shard(hash).policy.write();
+                let mut policy = shard.policy.write();
+                let tenant = policy.locate(hash, key).map(|location| location.tenant);
+                let partition = tenant.map_or(0, |tenant| policy.partition_of(tenant));
                 let growth = |policy: &Policy<K, V>| match policy.contains(hash, key) {
                     true => policy.growth(hash, key, bytes),
                     false => 0,
                 };
-                match self.reserve(self.shard(hash), &mut policy, growth, &mut evicted, &mut dead) {
+                match self.reserve(shard, &mut policy, partition, growth, &mut evicted, &mut dead) {
                     Ok(reserved) => {
                         let replaced = policy.put(hash, key, value, bytes, &mut dead);
-                        self.settle(self.shard(hash), &policy, reserved);
+                        self.settle(shard, &mut policy, reserved);
                         return Ok(replaced);
                     }
                     Err(need) => need,
@@ -326,7 +365,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             while cursor > 0 {
                 let mut policy = shard.policy.write();
                 cursor = policy.retain_below(cursor, BATCH_MAX, &mut keep, &mut dead);
-                self.settle(shard, &policy, 0);
+                self.settle(shard, &mut policy, Reserved::NOTHING);
                 drop(policy);
                 removed += dead.len() as u64;
                 dead.drain(..).for_each(&mut gone);
@@ -345,14 +384,90 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         self.budget.set_capacity(capacity_bytes);
         for shard in &self.shards {
             let mut policy = shard.policy.write();
-            policy.set_share(self.budget.capacity() / self.shards.len() as u64);
-            self.settle(shard, &policy, 0);
+            policy.set_bound(self.budget.capacity() / self.shards.len() as u64);
+            self.settle(shard, &mut policy, Reserved::NOTHING);
         }
+        self.shrink_to_fit(0, &mut gone)
+    }
+
+    /// Gives a partition its share, before this returns: what is above the limit is evicted.
+    /// Partition 0 holds the tenants that are not assigned to another; it has what is left.
+    ///
+    /// # Errors
+    /// The reserves exceed the capacity or the limit, or there is no such partition.
+    pub fn set_share(&self, partition: usize, share: Share) -> Result<Evicted, ShareRefused> {
+        if partition == 0 || partition >= PARTITIONS_MAX {
+            return Err(ShareRefused::UnknownPartition { partition, limit: PARTITIONS_MAX });
+        }
+        let Share { reserve_bytes: reserve, limit_bytes: limit } = share;
+        if reserve > limit {
+            return Err(ShareRefused::AboveLimit { reserve, limit });
+        }
+        let mut shares = self.shares.lock();
+        let others = shares.iter().enumerate().filter(|&(number, _)| number != partition);
+        let others = others.map(|(_, other)| other.reserve_bytes).sum::<u64>();
+        let capacity = self.budget.capacity();
+        if reserve > 0 && reserve.saturating_add(others) > capacity {
+            return Err(ShareRefused::Overcommitted { asked: reserve, others, capacity });
+        }
+        let known = shares.len().max(partition + 1);
+        shares.resize(known, Share::FREE);
+        shares[partition] = share;
+        self.accounts[partition].set_capacity(limit);
+        for shard in &self.shards {
+            let mut policy = shard.policy.write();
+            policy.set_share(partition, share.of_shards(self.shards.len()));
+            self.settle(shard, &mut policy, Reserved::NOTHING);
+        }
+        Ok(self.shrink_to_fit(partition, &mut drop))
+    }
+
+    /// The shares that were given, by partition.
+    pub fn shares(&self) -> Vec<Share> {
+        self.shares.lock().clone()
+    }
+
+    /// What is charged to a partition, bytes.
+    pub fn charged_to(&self, partition: usize) -> u64 {
+        self.shards
+            .iter()
+            .map(|shard| {
+                let policy = shard.policy.read();
+                if partition < policy.partitions().len() { policy.charged_to(partition) } else { 0 }
+            })
+            .sum()
+    }
+
+    /// Lets a tenant's records stand in a partition from now on; those that are resident move
+    /// before this returns, a batch at a time. What is then above a limit is evicted.
+    ///
+    /// # Errors
+    /// There is no such partition, or it was never given a share.
+    pub fn assign(&self, tenant: u32, partition: usize) -> Result<Evicted, ShareRefused> {
+        let shares = self.shares.lock();
+        if partition >= shares.len() || tenant >= crate::TENANTS_MAX {
+            return Err(ShareRefused::UnknownPartition { partition, limit: shares.len() });
+        }
+        for shard in &self.shards {
+            shard.policy.write().assign_later(tenant, partition);
+            let mut cursor = usize::MAX;
+            while cursor > 0 {
+                let mut policy = shard.policy.write();
+                cursor = policy.assign_below(cursor, BATCH_MAX, tenant);
+                self.settle(shard, &mut policy, Reserved::NOTHING);
+            }
+        }
+        Ok(self.shrink_to_fit(partition, &mut drop))
+    }
+
+    /// Evicts until the budget and the limit of a partition hold. Each turn evicts something, and
+    /// nothing comes in while they are exceeded.
+    fn shrink_to_fit(&self, partition: usize, gone: &mut impl FnMut(V)) -> Evicted {
+        let need = Need { bytes: 0, partition };
         let mut evicted = Evicted::default();
-        // Each turn evicts something, and nothing comes in while the budget is exceeded.
-        while !self.budget.fits(0, 0) {
+        while !self.fits(need) {
             let before = evicted.records;
-            self.relieve(0, &mut evicted, &mut gone);
+            self.relieve(need, &mut evicted, gone);
             if evicted.records == before {
                 break;
             }
@@ -381,40 +496,55 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     // ---- Room ----------------------------------------------------------------------------------
 
+    /// Whether the budget and the partition's limit leave room.
+    fn fits(&self, need: Need) -> bool {
+        self.budget.fits(need.bytes, 0) && self.accounts[need.partition].fits(need.bytes, 0)
+    }
+
     /// Reserves what `growth` asks for, and lets the caller's shard give while it holds more than
     /// its share. `Err` holds what is still needed, and asks for the others to give.
     fn reserve(
         &self,
         shard: &Shard<K, V>,
         policy: &mut Policy<K, V>,
+        partition: usize,
         growth: impl Fn(&Policy<K, V>) -> u64,
         evicted: &mut Evicted,
         dead: &mut Vec<V>,
-    ) -> Result<u64, u64> {
-        let mut need = growth(policy);
-        if !self.budget.fits(need, 0) {
+    ) -> Result<Reserved, Need> {
+        let mut need = Need { bytes: growth(policy), partition };
+        if !self.fits(need) {
             let share = policy.capacity_bytes();
-            let floor = share.saturating_sub(need).max(floor_of(share));
+            let floor = share.saturating_sub(need.bytes).max(floor_of(share));
             self.give(shard, policy, need, floor, evicted, dead);
-            need = growth(policy);
+            need.bytes = growth(policy);
         }
-        if self.budget.reserve(need) { Ok(need) } else { Err(need) }
+        if !self.budget.reserve(need.bytes) {
+            return Err(need);
+        }
+        if partition != 0 && !self.accounts[partition].reserve(need.bytes) {
+            self.budget.settle(need.bytes, 0);
+            return Err(need);
+        }
+        Ok(Reserved(need))
     }
 
     /// Lets the shards give by turns until `need` fits: first those above their share, then all
-    /// down to a floor. Records may take 1/8 of the capacity and the floors leave 1/4 free, so one
-    /// turn is enough for any record, unless other threads take the room or batches are used up.
-    fn relieve(&self, need: u64, evicted: &mut Evicted, gone: &mut impl FnMut(V)) {
+    /// down to a floor. Records may take 1/8 of the capacity and the floors leave 1/4 free, so that
+    /// is enough for any record, unless other threads take the room or batches are used up, or the
+    /// cache is so small that one record may take most of it: then all give what they have.
+    fn relieve(&self, need: Need, evicted: &mut Evicted, gone: &mut impl FnMut(V)) {
         let start = self.turn.fetch_add(1, Relaxed);
         let share = self.budget.capacity() / self.shards.len() as u64;
+        let account = &self.accounts[need.partition];
         let mut dead = Vec::new();
-        for floor in [share, floor_of(share)] {
+        for floor in [share, floor_of(share), 0] {
             for offset in 0..self.shards.len() {
-                if self.budget.fits(need, 0) {
+                if self.fits(need) {
                     return;
                 }
                 let shard = &self.shards[start.wrapping_add(offset) % self.shards.len()];
-                if shard.charged.load(Relaxed) > floor {
+                if shard.charged.load(Relaxed) > floor || !account.fits(need.bytes, 0) {
                     let mut policy = shard.policy.write();
                     self.give(shard, &mut policy, need, floor, evicted, &mut dead);
                     drop(policy);
@@ -424,32 +554,50 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
-    /// Evicts a batch from one shard: until `need` fits, but not below `floor`.
+    /// Evicts a batch from one shard until `need` fits: from the partition as long as it exceeds
+    /// its limit, then from any, but not below `floor`.
     fn give(
         &self,
         shard: &Shard<K, V>,
         policy: &mut Policy<K, V>,
-        need: u64,
+        need: Need,
         floor: u64,
         evicted: &mut Evicted,
         dead: &mut Vec<V>,
     ) {
         let before = shard.charged.load(Relaxed);
+        let account = &self.accounts[need.partition];
         let gone = policy.evict_while(BATCH_MAX as u64, dead, |policy| {
+            let held = policy.partitions().get(need.partition);
+            if held.share.limit_bytes != u64::MAX && held.weight() > 0 {
+                let freed = held.noted.saturating_sub(policy.charged_to(need.partition));
+                if !account.fits(need.bytes, freed) {
+                    return Some(Giver::Partition(need.partition));
+                }
+            }
             let charged = policy.charged_bytes();
-            charged > floor && !self.budget.fits(need, before.saturating_sub(charged))
+            let freed = before.saturating_sub(charged);
+            (charged > floor && !self.budget.fits(need.bytes, freed)).then_some(Giver::Any)
         });
         evicted.records += gone.records;
         evicted.bytes += gone.bytes;
-        self.settle(shard, policy, 0);
+        self.settle(shard, policy, Reserved::NOTHING);
     }
 
-    /// Tells the budget what a shard takes, of which `reserved` is charged already. Under the
+    /// Tells the accounts what a shard takes, of which `reserved` is charged already. Under the
     /// shard's write lock.
-    fn settle(&self, shard: &Shard<K, V>, policy: &Policy<K, V>, reserved: u64) {
+    fn settle(&self, shard: &Shard<K, V>, policy: &mut Policy<K, V>, reserved: Reserved) {
         let after = policy.charged_bytes();
         let before = shard.charged.swap(after, Relaxed);
-        self.budget.settle(before + reserved, after);
+        let Need { bytes, partition } = reserved.0;
+        self.budget.settle(before + bytes, after);
+        for number in 1..policy.partitions().len() {
+            let after = policy.charged_to(number);
+            let held = policy.partitions_mut().get_mut(number);
+            let before = std::mem::replace(&mut held.noted, after);
+            let reserved = if number == partition { bytes } else { 0 };
+            self.accounts[number].settle(before + reserved, after);
+        }
     }
 
     /// Counts a refusal, and takes out what is resident under the key: it is out of date.
@@ -465,11 +613,16 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         refused
     }
 
+    /// What one record may take where all may take `bytes`, header included.
+    const fn record_cost_max(&self, bytes: u64) -> u64 {
+        bytes / self.record_share
+    }
+
     fn remove_hashed(&self, hash: u64, key: &K) -> Option<V> {
         let shard = self.shard(hash);
         let mut policy = shard.policy.write();
         let value = policy.remove(hash, key);
-        self.settle(shard, &policy, 0);
+        self.settle(shard, &mut policy, Reserved::NOTHING);
         value
     }
 

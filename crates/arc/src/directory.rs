@@ -1,8 +1,10 @@
-//! [`Directory`]: a slab of items and the index that finds them by hash.
+//! [`Directory`]: resident records and ghosts on their lists, and the one index that finds both.
 
 use hashbrown::HashTable;
 
-use crate::list::List;
+use crate::ghost::Fingerprint;
+use crate::place::Place;
+use crate::record::Record;
 use crate::slab::{Item, Slab};
 
 /// Memory of the index per item, bytes: five a bucket, and 8/7 to 16/7 buckets an item, because
@@ -15,75 +17,167 @@ const INDEX_BYTES_MAX: u64 = 24;
 /// Table entries that are kept when shrinking.
 const INDEX_MIN: usize = 64;
 
-/// Items on lists, found by hash. Resident records are kept in one, ghosts in another.
+/// Set in the index entry of a ghost; the other bits are the slot in its slab.
+const GHOST: u32 = 1 << 31;
+
+/// What the index knows under a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The slot of the resident record.
+    Record(u32),
+    /// The slot of the ghost of a record with the same hash.
+    Ghost(u32),
+}
+
+/// See the module. A record that is evicted becomes a ghost in its place in the index.
 #[derive(Debug)]
-pub(crate) struct Directory<T> {
-    slab: Slab<T>,
+pub(crate) struct Directory<K, V> {
+    records: Slab<Record<K, V>>,
+    ghosts: Slab<Fingerprint>,
     index: HashTable<u32>,
 }
 
-impl<T: Item> Directory<T> {
-    /// Memory per item, bytes, with an even share of the index.
-    pub const ITEM_BYTES: u64 = Slab::<T>::ITEM_BYTES + INDEX_BYTES;
+impl<K: Eq, V> Directory<K, V> {
+    /// Memory of a resident record, bytes, with an even share of the index.
+    pub const RECORD_BYTES: u64 = Slab::<Record<K, V>>::ITEM_BYTES + INDEX_BYTES;
 
-    pub const fn new() -> Self {
-        Self { slab: Slab::new(), index: HashTable::new() }
+    /// Memory of a ghost, bytes, with an even share of the index.
+    pub const GHOST_BYTES: u64 = Slab::<Fingerprint>::ITEM_BYTES + INDEX_BYTES;
+
+    pub fn new() -> Self {
+        Self { records: Slab::new(), ghosts: Slab::new(), index: HashTable::new() }
     }
 
-    /// The items on their lists.
-    pub fn slab(&self) -> &Slab<T> {
-        &self.slab
+    /// The records on their lists.
+    pub fn records(&self) -> &Slab<Record<K, V>> {
+        &self.records
     }
 
-    /// The slot of the item with this hash for which `is` holds.
-    pub fn find(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<u32> {
-        self.index.find(hash, |&slot| is(self.slab.get(slot))).copied()
+    /// The ghosts on their lists.
+    pub fn ghosts(&self) -> &Slab<Fingerprint> {
+        &self.ghosts
     }
 
-    /// Puts an item at the young end of its list.
-    pub fn push(&mut self, item: T) {
-        let hash = item.hash();
-        let slot = self.slab.push(item);
-        let slab = &self.slab;
-        self.index.insert_unique(hash, slot, |&slot| slab.get(slot).hash());
+    // ---- Finding -------------------------------------------------------------------------------
+
+    /// The slot of the key's resident record.
+    #[inline]
+    pub fn record(&self, hash: u64, key: &K) -> Option<u32> {
+        let is = |&entry: &u32| entry & GHOST == 0 && self.records.get(entry).key == *key;
+        self.index.find(hash, is).copied()
     }
 
-    /// Takes the item in `slot` out.
-    pub fn remove(&mut self, slot: u32) -> T {
-        let hash = self.slab.get(slot).hash();
-        match self.index.find_entry(hash, |&at| at == slot) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => panic!("slot {slot} is not in the index"),
+    /// The slot of the ghost with this hash.
+    pub fn ghost(&self, hash: u64) -> Option<u32> {
+        let is = |&entry: &u32| entry & GHOST != 0 && self.hash(entry) == hash;
+        self.index.find(hash, is).map(|entry| entry ^ GHOST)
+    }
+
+    /// The key's record, or else its ghost.
+    pub fn find(&self, hash: u64, key: &K) -> Option<Found> {
+        let is = |&entry: &u32| match entry & GHOST {
+            0 => self.records.get(entry).key == *key,
+            _ => self.hash(entry) == hash,
+        };
+        match *self.index.find(hash, is)? {
+            // Behind the ghost of another key with the same hash the record may still stand.
+            entry if entry & GHOST != 0 => Some(match self.record(hash, key) {
+                Some(slot) => Found::Record(slot),
+                None => Found::Ghost(entry ^ GHOST),
+            }),
+            entry => Some(Found::Record(entry)),
         }
-        let (item, moved) = self.slab.remove(slot);
-        if let Some(former) = moved {
-            let hash = self.slab.get(slot).hash();
-            match self.index.find_mut(hash, |&at| at == former) {
-                Some(at) => *at = slot,
-                None => panic!("slot {former} is not in the index"),
-            }
+    }
+
+    fn hash(&self, entry: u32) -> u64 {
+        hash(&self.records, &self.ghosts, entry)
+    }
+
+    // ---- Changing ------------------------------------------------------------------------------
+
+    /// Puts a record at the young end of its list. Its key must not be resident.
+    pub fn insert(&mut self, record: Record<K, V>) {
+        let hash = record.hash;
+        let slot = self.records.push(record);
+        self.enter(hash, slot);
+    }
+
+    /// Takes the record in `slot` out, and leaves no ghost.
+    pub fn remove(&mut self, slot: u32) -> Record<K, V> {
+        let record = self.records.remove(slot);
+        self.strike(record.hash, slot);
+        self.compact_records();
+        record
+    }
+
+    /// Takes the record in `slot` out, and puts a ghost at the young end of its list.
+    pub fn replace_by_ghost(&mut self, slot: u32, ghost: Fingerprint) -> Record<K, V> {
+        let record = self.records.remove(slot);
+        let entry = self.ghosts.push(ghost) | GHOST;
+        match self.index.find_mut(record.hash, |&at| at == slot) {
+            Some(at) => *at = entry,
+            None => panic!("slot {slot} is not in the index"),
+        }
+        self.compact_records();
+        record
+    }
+
+    /// Takes the ghost in `slot` out.
+    pub fn forget(&mut self, slot: u32) -> Fingerprint {
+        let ghost = self.ghosts.remove(slot);
+        self.strike(ghost.hash, slot | GHOST);
+        while let Some((from, to)) = self.ghosts.compact() {
+            let hash = self.ghosts.get(to).hash;
+            self.renumber(hash, from | GHOST, to | GHOST);
+        }
+        ghost
+    }
+
+    /// Takes the oldest ghost of a list out.
+    pub fn forget_oldest(&mut self, place: Place) -> Option<Fingerprint> {
+        self.ghosts.head(place).map(|slot| self.forget(slot))
+    }
+
+    /// Changes the record in `slot`; sums follow its bytes. Its list and hash must stay.
+    pub fn update<R>(&mut self, slot: u32, change: impl FnOnce(&mut Record<K, V>) -> R) -> R {
+        self.records.update(slot, change)
+    }
+
+    /// Moves the record in `slot` to the young end of a list.
+    pub fn move_to(&mut self, slot: u32, place: Place) {
+        self.records.move_to(slot, place);
+    }
+
+    fn compact_records(&mut self) {
+        while let Some((from, to)) = self.records.compact() {
+            let hash = self.records.get(to).hash;
+            self.renumber(hash, from, to);
+        }
+    }
+
+    fn enter(&mut self, hash: u64, entry: u32) {
+        let (records, ghosts) = (&self.records, &self.ghosts);
+        self.index.insert_unique(hash, entry, |&at| self::hash(records, ghosts, at));
+    }
+
+    fn strike(&mut self, hash: u64, entry: u32) {
+        match self.index.find_entry(hash, |&at| at == entry) {
+            Ok(entry) => drop(entry.remove()),
+            Err(_) => panic!("entry {entry:#x} is not in the index"),
         }
         // Not by its capacity: that leaves the places of removed items out.
         if self.index.allocation_size() as u64 > self.index_bytes_max() {
-            let slab = &self.slab;
-            self.index.shrink_to(self.slab.len() + INDEX_MIN / 2, |&at| slab.get(at).hash());
+            let (records, ghosts) = (&self.records, &self.ghosts);
+            let len = self.index.len() + INDEX_MIN / 2;
+            self.index.shrink_to(len, |&at| self::hash(records, ghosts, at));
         }
-        item
     }
 
-    /// Takes the oldest item of `list` out.
-    pub fn pop(&mut self, list: List) -> Option<T> {
-        self.slab.head(list).map(|slot| self.remove(slot))
-    }
-
-    /// Changes the item in `slot`; sums follow its bytes. Its list and hash must stay.
-    pub fn update<R>(&mut self, slot: u32, change: impl FnOnce(&mut T) -> R) -> R {
-        self.slab.update(slot, change)
-    }
-
-    /// Moves the item in `slot` to the young end of `list`.
-    pub fn move_to(&mut self, slot: u32, list: List) {
-        self.slab.move_to(slot, list);
+    fn renumber(&mut self, hash: u64, from: u32, to: u32) {
+        match self.index.find_mut(hash, |&at| at == from) {
+            Some(at) => *at = to,
+            None => panic!("entry {from:#x} is not in the index"),
+        }
     }
 
     fn index_bytes_max(&self) -> u64 {
@@ -92,14 +186,20 @@ impl<T: Item> Directory<T> {
 
     /// Recounts lists, sums and index.
     pub fn validate(&self) -> Result<(), String> {
-        self.slab.validate()?;
-        if self.index.len() != self.slab.len() {
-            return Err(format!("{} in the index, {} slots", self.index.len(), self.slab.len()));
+        self.records.validate().map_err(|why| format!("records: {why}"))?;
+        self.ghosts.validate().map_err(|why| format!("ghosts: {why}"))?;
+        let (records, ghosts) = (self.records.len(), self.ghosts.len());
+        if self.index.len() != records + ghosts {
+            return Err(format!("{} in the index, {records} + {ghosts}", self.index.len()));
         }
-        for slot in 0..self.slab.len() as u32 {
-            let hash = self.slab.get(slot).hash();
-            if self.index.find(hash, |&at| at == slot).is_none() {
-                return Err(format!("slot {slot} is not in the index"));
+        let slots = |slots: usize| 0..slots as u32;
+        let records = slots(self.records.slots())
+            .filter_map(|slot| self.records.occupant(slot).map(|record| (record.hash, slot)));
+        let ghosts = slots(self.ghosts.slots())
+            .filter_map(|slot| self.ghosts.occupant(slot).map(|ghost| (ghost.hash, slot | GHOST)));
+        for (hash, entry) in records.chain(ghosts) {
+            if self.index.find(hash, |&at| at == entry).is_none() {
+                return Err(format!("entry {entry:#x} is not in the index"));
             }
         }
         if self.index.allocation_size() as u64 > self.index_bytes_max() {
@@ -107,4 +207,8 @@ impl<T: Item> Directory<T> {
         }
         Ok(())
     }
+}
+
+fn hash<K, V>(records: &Slab<Record<K, V>>, ghosts: &Slab<Fingerprint>, entry: u32) -> u64 {
+    if entry & GHOST == 0 { records.get(entry).hash() } else { ghosts.get(entry ^ GHOST).hash }
 }

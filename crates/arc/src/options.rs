@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::policy::RECORD_SHARE;
+
 /// A second touch within this time of the first is the same touch (OpenZFS: hz/16).
 pub const CORRELATED_WINDOW: Duration = Duration::from_micros(62_500);
 
@@ -14,6 +16,8 @@ pub struct Options {
     pub shards: Option<usize>,
     /// See [`CORRELATED_WINDOW`]; zero turns the window off.
     pub correlated_window: Duration,
+    /// One record may take the capacity divided by this.
+    pub record_share: u64,
     /// Whether headers, ghosts and index are charged. Off, the capacity bounds the payload only,
     /// as in papers; no cache in service should run so.
     pub charge_overhead: bool,
@@ -26,6 +30,7 @@ impl Options {
             capacity_bytes,
             shards: None,
             correlated_window: CORRELATED_WINDOW,
+            record_share: RECORD_SHARE,
             charge_overhead: true,
         }
     }

@@ -42,6 +42,11 @@
 //! the first read after it are one access. A record that was prefetched and evicted unread comes
 //! back to MRU, not MFU.
 //!
+//! **Partitions.** A dataset with a reserve or a limit has lists, ghosts and targets of its own: a
+//! partition, which is a cache of this kind within the cache. When room is needed, the partition
+//! gives that is furthest above its due; ghost hits move what each is due beyond its reserve. For
+//! the bounds above a partition's `c` is what the others leave.
+//!
 //! **Uncached** records (read once and not to be kept) are the first to go and leave no ghost.
 //!
 //! # What is charged
@@ -61,18 +66,21 @@ mod validate;
 
 use std::time::Duration;
 
-use crate::balance::Balance;
-use crate::directory::Directory;
+use crate::directory::{Directory, Found};
 use crate::ghost::Ghost;
 use crate::list::{Class, LISTS, List, Queue};
 use crate::options::Options;
+use crate::partition::Partitions;
+use crate::place::{PARTITIONS_MAX, Place};
 use crate::record::{Charge, Kind, Location, Record};
 use crate::refused::Refused;
-use crate::slab::ITEMS_MAX;
+use crate::share::Share;
+use crate::slab::{ITEMS_MAX, Slab};
 use crate::tenant::{Tenants, Usage};
 use crate::touch::Touch;
 
-/// One record may take the capacity divided by this.
+/// One record may take the capacity divided by this, unless [`Options::record_share`] says
+/// otherwise.
 pub const RECORD_SHARE: u64 = 8;
 
 /// Ghosts may take the capacity divided by this, in memory.
@@ -133,12 +141,23 @@ pub struct Inserted {
 pub struct Policy<K, V> {
     capacity: u64,
     window_us: u64,
+    record_share: u64,
     record_overhead: u64,
     ghost_overhead: u64,
-    records: Directory<Record<K, V>>,
-    ghosts: Directory<Ghost>,
-    balance: Balance,
+    directory: Directory<K, V>,
+    partitions: Partitions,
     tenants: Tenants,
+    /// Payload and headers of all records, bytes.
+    weight: u64,
+}
+
+/// Who has to give before a record can come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Giver {
+    /// Whoever is furthest above its due.
+    Any,
+    /// This partition, which is at its limit.
+    Partition(usize),
 }
 
 impl<K: Eq, V: Clone> Policy<K, V> {
@@ -148,12 +167,13 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         Self {
             capacity: options.capacity_bytes,
             window_us: options.correlated_window.as_micros() as u64,
-            record_overhead: charged * Directory::<Record<K, V>>::ITEM_BYTES,
-            ghost_overhead: charged * Directory::<Ghost>::ITEM_BYTES,
-            records: Directory::new(),
-            ghosts: Directory::new(),
-            balance: Balance::new(),
+            record_share: options.record_share.max(1),
+            record_overhead: charged * Directory::<K, V>::RECORD_BYTES,
+            ghost_overhead: charged * Directory::<K, V>::GHOST_BYTES,
+            directory: Directory::new(),
+            partitions: Partitions::new(),
             tenants: Tenants::default(),
+            weight: 0,
         }
     }
 
@@ -166,36 +186,38 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     /// As [`Policy::get`], and tells where the record stands.
     pub fn hit(&self, hash: u64, key: &K, now: Duration) -> Option<Hit<V>> {
-        let record = self.records.slab().get(self.slot(hash, key)?);
+        let record = self.records().get(self.directory.record(hash, key)?);
+        let list = record.place.list();
         let first_after_prefetch = record.touch.hit(now, self.window_us);
-        self.tenants.get(record.tenant.into()).hit(record.list, first_after_prefetch);
-        Some(Hit { value: record.value.clone(), list: record.list, first_after_prefetch })
+        self.tenants.get(record.tenant.into()).hit(list, first_after_prefetch);
+        Some(Hit { value: record.value.clone(), list, first_after_prefetch })
     }
 
     /// The record's value, without any effect.
     pub fn peek(&self, hash: u64, key: &K) -> Option<V> {
-        self.slot(hash, key).map(|slot| self.records.slab().get(slot).value.clone())
+        self.directory.record(hash, key).map(|slot| self.records().get(slot).value.clone())
     }
 
     /// Whether the record is resident.
     pub fn contains(&self, hash: u64, key: &K) -> bool {
-        self.slot(hash, key).is_some()
+        self.directory.record(hash, key).is_some()
     }
 
     /// Where the record is and how it got there.
     pub fn locate(&self, hash: u64, key: &K) -> Option<Location> {
-        self.slot(hash, key).map(|slot| self.records.slab().get(slot).location())
+        self.directory.record(hash, key).map(|slot| self.records().get(slot).location())
     }
 
     /// The ghost of an evicted record.
     pub fn ghost(&self, hash: u64) -> Option<Ghost> {
-        self.ghosts.find(hash, |ghost| ghost.hash == hash).map(|slot| *self.ghosts.slab().get(slot))
+        self.directory.ghost(hash).map(|slot| self.directory.ghosts().get(slot).ghost())
     }
 
-    /// Records of one list, youngest first.
+    /// Records of one list, youngest first; partition after partition.
     pub fn newest(&self, list: List) -> impl Iterator<Item = (&K, Location)> {
-        let slab = self.records.slab();
-        slab.newest(list).map(|slot| (&slab.get(slot).key, slab.get(slot).location()))
+        let records = self.records();
+        let slots = self.places(list).flat_map(|place| records.newest(place));
+        slots.map(|slot| (&records.get(slot).key, records.get(slot).location()))
     }
 
     /// All records, hottest first: MFU before MRU before uncached, metadata before data, young
@@ -204,9 +226,11 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         HEAT_ORDER.into_iter().flat_map(|list| self.newest(list))
     }
 
-    /// Ghosts of one list, youngest first.
+    /// Ghosts of one list, youngest first; partition after partition.
     pub fn newest_ghosts(&self, list: List) -> impl Iterator<Item = Ghost> {
-        self.ghosts.slab().newest(list).map(|slot| *self.ghosts.slab().get(slot))
+        let ghosts = self.directory.ghosts();
+        let slots = self.places(list).flat_map(|place| ghosts.newest(place));
+        slots.map(|slot| ghosts.get(slot).ghost())
     }
 
     // ---- Sums ----------------------------------------------------------------------------------
@@ -218,7 +242,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     /// What the policy takes, by the formula at the head of the module.
     pub fn charged_bytes(&self) -> u64 {
-        Class::ALL.map(|class| self.weight(class)).iter().sum::<u64>() + self.ghost_memory()
+        self.weight + self.ghost_memory()
     }
 
     /// Charge for the header of a resident record, bytes.
@@ -233,7 +257,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     /// Resident records.
     pub fn len(&self) -> usize {
-        self.records.slab().len()
+        self.records().len()
     }
 
     /// Whether no record is resident.
@@ -243,12 +267,16 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     /// Number of ghosts of one list, and their payload bytes.
     pub fn ghosts(&self, list: List) -> (u64, u64) {
-        (self.ghosts.slab().items(list), self.ghosts.slab().bytes(list))
+        let ghosts = self.directory.ghosts();
+        let sums = self.places(list).map(|place| (ghosts.items(place), ghosts.bytes(place)));
+        sums.fold((0, 0), |sum, add| (sum.0 + add.0, sum.1 + add.1))
     }
 
-    /// Target of MRU within `class`, and of metadata within the whole, as fractions.
-    pub fn targets(&self, class: Class) -> (f64, f64) {
-        (self.balance.mru(class).fraction(), self.balance.metadata().fraction())
+    /// Target of MRU within `class`, and of metadata within the whole, as fractions, of a
+    /// partition.
+    pub fn targets(&self, partition: usize, class: Class) -> (f64, f64) {
+        let balance = &self.partitions.get(partition).balance;
+        (balance.mru(class).fraction(), balance.metadata().fraction())
     }
 
     /// Sums and counters of one tenant.
@@ -289,7 +317,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             return Err(refused);
         }
         let ghost = self.prepare(hash, &key, &charge, dead);
-        let evicted = self.make_room(hash, &key, charge.bytes, dead);
+        let evicted = self.make_room(hash, &key, charge.tenant, charge.bytes, dead);
         Ok(self.admit(hash, key, value, charge, ghost, now, evicted, dead))
     }
 
@@ -304,12 +332,14 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         bytes: u64,
         dead: &mut Vec<V>,
     ) -> Result<bool, Refused> {
-        if let Err(refused) = Refused::check_size(bytes, self.record_overhead, self.capacity) {
+        let limit = self.capacity / self.record_share;
+        if let Err(refused) = Refused::check_size(bytes, self.record_overhead, limit) {
             dead.extend(self.remove(hash, key));
             return Err(refused);
         }
-        if self.contains(hash, key) {
-            self.make_room(hash, key, bytes, dead);
+        if let Some(slot) = self.directory.record(hash, key) {
+            let tenant = self.records().get(slot).tenant.into();
+            self.make_room(hash, key, tenant, bytes, dead);
         }
         Ok(self.put(hash, key, value, bytes, dead))
     }
@@ -317,13 +347,13 @@ impl<K: Eq, V: Clone> Policy<K, V> {
     /// Changes a resident value in its place; what it weighs must stay. `None` if it is not
     /// resident.
     pub fn update<R>(&mut self, hash: u64, key: &K, change: impl FnOnce(&mut V) -> R) -> Option<R> {
-        let slot = self.slot(hash, key)?;
-        Some(self.records.update(slot, |record| change(&mut record.value)))
+        let slot = self.directory.record(hash, key)?;
+        Some(self.directory.update(slot, |record| change(&mut record.value)))
     }
 
     /// Takes a record out. It leaves no ghost.
     pub fn remove(&mut self, hash: u64, key: &K) -> Option<V> {
-        let slot = self.slot(hash, key)?;
+        let slot = self.directory.record(hash, key)?;
         let value = self.take(slot).value;
         self.trim_ghosts();
         Some(value)
@@ -332,25 +362,22 @@ impl<K: Eq, V: Clone> Policy<K, V> {
     /// Marks a record as not to be kept: it is the first to go, and leaves no ghost. `false` if
     /// it is not resident.
     pub fn demote(&mut self, hash: u64, key: &K) -> bool {
-        let Some(slot) = self.slot(hash, key) else { return false };
-        let class = self.records.slab().get(slot).list.class;
-        self.transfer(slot, List::new(class, Queue::Uncached));
+        let Some(slot) = self.directory.record(hash, key) else { return false };
+        let place = self.records().get(slot).place;
+        self.transfer(slot, place.with_list(List::new(place.list().class, Queue::Uncached)));
         true
     }
 
     /// Keeps the records for which `keep` holds; values of the others are appended to `dead`.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &Location) -> bool, dead: &mut Vec<V>) {
-        let mut cursor = self.len();
-        while cursor > 0 {
-            cursor = self.retain_below(cursor, usize::MAX, &mut keep, dead);
-        }
+        self.retain_below(usize::MAX, usize::MAX, &mut keep, dead);
     }
 
     /// One bounded step of [`Policy::retain`]: looks at up to `limit` records below the slot
     /// `cursor`, and returns the cursor of the next step; zero when done.
     ///
     /// Between two steps the policy may change: every record that was resident throughout is
-    /// looked at, because the slab fills holes from its end only.
+    /// looked at, because records move to lower slots only.
     pub(crate) fn retain_below(
         &mut self,
         cursor: usize,
@@ -358,12 +385,48 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         keep: &mut impl FnMut(&K, &Location) -> bool,
         dead: &mut Vec<V>,
     ) -> usize {
-        let top = cursor.min(self.len());
+        let top = cursor.min(self.records().slots());
         let bottom = top.saturating_sub(limit);
-        for slot in (bottom..top).rev() {
-            let record = self.records.slab().get(slot as u32);
+        for slot in (bottom as u32..top as u32).rev() {
+            let Some(record) = self.records().occupant(slot) else { continue };
             if !keep(&record.key, &record.location()) {
-                dead.push(self.take(slot as u32).value);
+                dead.push(self.take(slot).value);
+            }
+        }
+        self.trim_ghosts();
+        bottom
+    }
+
+    /// Gives a partition its share of the capacity; see [`Cache::set_share`](crate::Cache).
+    pub fn set_share(&mut self, partition: usize, share: Share) {
+        assert!(partition < PARTITIONS_MAX, "partition {partition} out of range");
+        self.partitions.set_share(partition, share);
+        self.trim_ghosts();
+    }
+
+    /// Lets a tenant's records stand in a partition from now on, those that are resident too.
+    pub fn assign(&mut self, tenant: u32, partition: usize) {
+        self.assign_later(tenant, partition);
+        self.assign_below(usize::MAX, usize::MAX, tenant);
+    }
+
+    /// Lets records that a tenant brings in from now on stand in a partition.
+    pub(crate) fn assign_later(&mut self, tenant: u32, partition: usize) {
+        assert!(partition < self.partitions.len(), "partition {partition} has no share");
+        self.tenants.get_mut(tenant).partition = partition as u8;
+    }
+
+    /// One bounded step of moving a tenant's records to its partition; as
+    /// [`Policy::retain_below`].
+    pub(crate) fn assign_below(&mut self, cursor: usize, limit: usize, tenant: u32) -> usize {
+        let partition = self.tenants.partition(tenant);
+        let top = cursor.min(self.records().slots());
+        let bottom = top.saturating_sub(limit);
+        for slot in bottom as u32..top as u32 {
+            let Some(record) = self.records().occupant(slot) else { continue };
+            let (owner, from) = (u32::from(record.tenant), record.place);
+            if owner == tenant && from.partition() != partition {
+                self.transfer(slot, Place::new(partition, from.list()));
             }
         }
         self.trim_ghosts();
@@ -372,8 +435,10 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     /// Changes the bound and shrinks to it at once.
     pub fn set_capacity(&mut self, capacity_bytes: u64, dead: &mut Vec<V>) -> Evicted {
-        self.set_share(capacity_bytes);
-        self.evict_while(u64::MAX, dead, |policy| policy.charged_bytes() > policy.capacity)
+        self.set_bound(capacity_bytes);
+        let giver =
+            |policy: &Self| (policy.charged_bytes() > policy.capacity).then_some(Giver::Any);
+        self.evict_while(u64::MAX, dead, giver)
     }
 
     // ---- The pieces of an insertion, also used by `Cache` --------------------------------------
@@ -381,7 +446,9 @@ impl<K: Eq, V: Clone> Policy<K, V> {
     /// Whether a record may be taken in at all, with this policy's capacity.
     fn check(&self, charge: &Charge) -> Result<(), Refused> {
         Refused::check_tenant(charge.tenant)?;
-        Refused::check_size(charge.bytes, self.record_overhead, self.capacity)?;
+        let own = self.partitions.get(self.tenants.partition(charge.tenant)).share.limit_bytes;
+        let limit = self.capacity.min(own) / self.record_share;
+        Refused::check_size(charge.bytes, self.record_overhead, limit)?;
         self.check_slots()
     }
 
@@ -399,50 +466,76 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         charge: &Charge,
         dead: &mut Vec<V>,
     ) -> Option<Ghost> {
-        if let Some(slot) = self.slot(hash, key) {
-            let old = self.records.slab().get(slot);
-            if (old.list.class, u32::from(old.tenant)) != (charge.class, charge.tenant) {
-                dead.push(self.take(slot).value);
+        let slot = match self.directory.find(hash, key)? {
+            Found::Ghost(slot) => slot,
+            Found::Record(slot) => {
+                let old = self.records().get(slot);
+                let payer = (old.place.list().class, u32::from(old.tenant));
+                if payer != (charge.class, charge.tenant) {
+                    dead.push(self.take(slot).value);
+                }
+                return None;
             }
-        }
-        let slot = self.ghosts.find(hash, |ghost| ghost.hash == hash)?;
-        let ghost = *self.ghosts.slab().get(slot);
+        };
+        let ghost = self.directory.ghosts().get(slot).ghost();
+        let place = self.directory.ghosts().get(slot).place;
         if charge.kind != Kind::Prime {
-            let weight = u64::from(ghost.bytes) + self.record_overhead;
-            let weights = List::ALL.map(|list| self.ghost_weight(list));
-            let (share, total) = (self.share(ghost.list.class), self.payload_capacity());
-            self.balance.learn(ghost.list, weight, &weights, share, total);
+            self.learn(place, u64::from(ghost.bytes) + self.record_overhead);
         }
         let hits = self.tenants.get_mut(charge.tenant).list_mut(ghost.list);
         hits.ghost_hits += 1;
         hits.ghost_hit_bytes += charge.bytes;
-        Some(self.ghosts.remove(slot))
+        self.directory.forget(slot);
+        Some(ghost)
     }
 
     /// How much a record of `bytes` under this key would add to the charge.
     pub(crate) fn growth(&self, hash: u64, key: &K, bytes: u64) -> u64 {
-        match self.slot(hash, key) {
-            Some(slot) => bytes.saturating_sub(self.records.slab().get(slot).bytes),
+        match self.directory.record(hash, key) {
+            Some(slot) => bytes.saturating_sub(self.records().get(slot).bytes),
             None => bytes + self.record_overhead,
         }
     }
 
-    fn make_room(&mut self, hash: u64, key: &K, bytes: u64, dead: &mut Vec<V>) -> Evicted {
+    fn make_room(
+        &mut self,
+        hash: u64,
+        key: &K,
+        tenant: u32,
+        bytes: u64,
+        dead: &mut Vec<V>,
+    ) -> Evicted {
+        let partition = self.tenants.partition(tenant);
+        let limit = self.partitions.get(partition).share.limit_bytes;
+        let absent = !self.contains(hash, key);
         self.evict_while(u64::MAX, dead, |policy| {
-            policy.charged_bytes() + policy.growth(hash, key, bytes) > policy.capacity
+            let growth = match absent {
+                true => bytes + policy.record_overhead,
+                false => policy.growth(hash, key, bytes),
+            };
+            if policy.charged_to(partition).saturating_add(growth) > limit {
+                Some(Giver::Partition(partition))
+            } else if policy.charged_bytes() + growth > policy.capacity {
+                Some(Giver::Any)
+            } else {
+                None
+            }
         })
     }
 
-    /// Evicts while `more` holds, at most `limit` records.
+    /// Evicts from whom `giver` names, until it names nobody or there is nothing left to give; at
+    /// most `limit` records.
     pub(crate) fn evict_while(
         &mut self,
         limit: u64,
         dead: &mut Vec<V>,
-        more: impl Fn(&Self) -> bool,
+        giver: impl Fn(&Self) -> Option<Giver>,
     ) -> Evicted {
         let mut evicted = Evicted::default();
-        while evicted.records < limit && more(self) {
-            let Some(record) = self.evict() else { break };
+        while evicted.records < limit
+            && let Some(giver) = giver(self)
+            && let Some(record) = self.evict(giver)
+        {
             evicted.records += 1;
             evicted.bytes += record.bytes;
             dead.push(record.value);
@@ -463,14 +556,15 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         evicted: Evicted,
         dead: &mut Vec<V>,
     ) -> Inserted {
-        if let Some(slot) = self.slot(hash, &key) {
-            let list = self.records.slab().get(slot).list;
-            self.put(hash, &key, value, charge.bytes, dead);
-            return Inserted { list, replaced: true, ghost, evicted };
-        }
-        // A resident record that was evicted for its own growth has left one meanwhile.
-        if let Some(slot) = self.ghosts.find(hash, |ghost| ghost.hash == hash) {
-            self.ghosts.remove(slot);
+        match self.directory.find(hash, &key) {
+            Some(Found::Record(slot)) => {
+                let list = self.records().get(slot).place.list();
+                self.put(hash, &key, value, charge.bytes, dead);
+                return Inserted { list, replaced: true, ghost, evicted };
+            }
+            // A resident record that was evicted for its own growth has left one meanwhile.
+            Some(Found::Ghost(slot)) => drop(self.directory.forget(slot)),
+            None => {}
         }
         let demand = charge.kind == Kind::Demand;
         let (queue, touch) = match ghost {
@@ -486,7 +580,9 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         tenant.plain.inserts += 1;
         tenant.list_mut(list).records += 1;
         tenant.list_mut(list).bytes += charge.bytes;
-        self.records.push(Record {
+        let place = Place::new(tenant.partition.into(), list);
+        self.weigh(place, charge.bytes + self.record_overhead, 0);
+        self.directory.insert(Record {
             hash,
             key,
             value,
@@ -494,7 +590,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             touch,
             inserted_s: now.as_secs() as u32,
             tenant: charge.tenant as u16,
-            list,
+            place,
         });
         self.trim_ghosts();
         Inserted { list, replaced: false, ghost, evicted }
@@ -509,49 +605,89 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         bytes: u64,
         dead: &mut Vec<V>,
     ) -> bool {
-        let Some(slot) = self.slot(hash, key) else {
+        let Some(slot) = self.directory.record(hash, key) else {
             dead.push(value);
             return false;
         };
-        let record = self.records.slab().get(slot);
-        let sums = self.tenants.get_mut(record.tenant.into()).list_mut(record.list);
-        sums.bytes = sums.bytes - record.bytes + bytes;
-        dead.push(self.records.update(slot, |record| {
+        let record = self.records().get(slot);
+        let (place, before) = (record.place, record.bytes);
+        let sums = self.tenants.get_mut(record.tenant.into()).list_mut(place.list());
+        sums.bytes = sums.bytes - before + bytes;
+        dead.push(self.directory.update(slot, |record| {
             record.bytes = bytes;
             std::mem::replace(&mut record.value, value)
         }));
+        self.weigh(place, bytes, before);
         self.trim_ghosts();
         true
     }
 
     /// Changes the bound without evicting.
-    pub(crate) fn set_share(&mut self, capacity_bytes: u64) {
+    pub(crate) fn set_bound(&mut self, capacity_bytes: u64) {
         self.capacity = capacity_bytes;
         self.trim_ghosts();
     }
 
+    /// The partition to which a tenant's records are charged.
+    pub(crate) fn partition_of(&self, tenant: u32) -> usize {
+        self.tenants.partition(tenant)
+    }
+
+    /// The partitions, for the accounts that a [`Cache`](crate::Cache) keeps of them.
+    pub(crate) fn partitions_mut(&mut self) -> &mut Partitions {
+        &mut self.partitions
+    }
+
+    /// The partitions.
+    pub(crate) fn partitions(&self) -> &Partitions {
+        &self.partitions
+    }
+
     // ---- Slots and sums ------------------------------------------------------------------------
 
-    fn slot(&self, hash: u64, key: &K) -> Option<u32> {
-        self.records.find(hash, |record| record.key == *key)
+    fn records(&self) -> &Slab<Record<K, V>> {
+        self.directory.records()
+    }
+
+    /// The lists of that name of all partitions.
+    fn places(&self, list: List) -> impl Iterator<Item = Place> + use<K, V> {
+        (0..self.partitions.len()).map(move |partition| Place::new(partition, list))
     }
 
     fn take(&mut self, slot: u32) -> Record<K, V> {
-        let record = self.records.remove(slot);
-        let sums = self.tenants.get_mut(record.tenant.into()).list_mut(record.list);
-        sums.records -= 1;
-        sums.bytes -= record.bytes;
+        let record = self.directory.remove(slot);
+        self.discount(&record);
         record
     }
 
-    fn transfer(&mut self, slot: u32, list: List) {
-        let record = self.records.slab().get(slot);
-        let (tenant, from, bytes) = (record.tenant.into(), record.list, record.bytes);
+    /// Takes a record that has gone out of all sums.
+    fn discount(&mut self, record: &Record<K, V>) {
+        let sums = self.tenants.get_mut(record.tenant.into()).list_mut(record.place.list());
+        sums.records -= 1;
+        sums.bytes -= record.bytes;
+        self.weigh(record.place, 0, record.bytes + self.record_overhead);
+    }
+
+    /// Corrects the sums of weights.
+    fn weigh(&mut self, place: Place, more: u64, less: u64) {
+        let class = place.list().class as usize;
+        let weight = &mut self.partitions.get_mut(place.partition()).weights[class];
+        *weight = *weight + more - less;
+        self.weight = self.weight + more - less;
+    }
+
+    fn transfer(&mut self, slot: u32, place: Place) {
+        let record = self.records().get(slot);
+        let (tenant, from, bytes) = (record.tenant.into(), record.place, record.bytes);
         let tenant = self.tenants.get_mut(tenant);
-        tenant.list_mut(from).records -= 1;
-        tenant.list_mut(from).bytes -= bytes;
-        tenant.list_mut(list).records += 1;
-        tenant.list_mut(list).bytes += bytes;
-        self.records.move_to(slot, list);
+        let sums = tenant.list_mut(from.list());
+        sums.records -= 1;
+        sums.bytes -= bytes;
+        let sums = tenant.list_mut(place.list());
+        sums.records += 1;
+        sums.bytes += bytes;
+        self.weigh(from, 0, bytes + self.record_overhead);
+        self.weigh(place, bytes + self.record_overhead, 0);
+        self.directory.move_to(slot, place);
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::list::{Class, List};
+use crate::place::Place;
 use crate::slab::Item;
 use crate::touch::Touch;
 
@@ -58,16 +59,16 @@ pub(crate) struct Record<K, V> {
     pub touch: Touch,
     pub inserted_s: u32,
     pub tenant: u16,
-    pub list: List,
+    pub place: Place,
 }
 
 // Beside key and value a record takes 32 bytes, and its two links 8.
-const _: () = assert!(size_of::<Record<u64, u64>>() == 48);
+const _: () = assert!(size_of::<Option<Record<u64, u64>>>() == 48);
 
 impl<K, V> Record<K, V> {
     pub fn location(&self) -> Location {
         Location {
-            list: self.list,
+            list: self.place.list(),
             bytes: self.bytes,
             inserted_at: Duration::from_secs(self.inserted_s.into()),
             hits: self.touch.hits(),
@@ -87,11 +88,11 @@ impl<K, V> Item for Record<K, V> {
         self.bytes
     }
 
-    fn list(&self) -> List {
-        self.list
+    fn place(&self) -> Place {
+        self.place
     }
 
-    fn set_list(&mut self, list: List) {
-        self.list = list;
+    fn set_place(&mut self, place: Place) {
+        self.place = place;
     }
 }

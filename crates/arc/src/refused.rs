@@ -1,6 +1,5 @@
 //! [`Refused`]: why a record was not taken in.
 
-use crate::policy::RECORD_SHARE;
 use crate::tenant::TENANTS_MAX;
 
 /// Why a record was not taken in. The caller serves it uncached.
@@ -41,9 +40,9 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Whether a record of `bytes` and its header may be taken into a cache of `capacity` bytes.
-    pub(crate) fn check_size(bytes: u64, overhead: u64, capacity: u64) -> Result<(), Self> {
-        let (cost, limit) = (bytes.saturating_add(overhead), capacity / RECORD_SHARE);
+    /// Whether a record of `bytes` and its header may be taken in where one may take `limit`.
+    pub(crate) fn check_size(bytes: u64, overhead: u64, limit: u64) -> Result<(), Self> {
+        let cost = bytes.saturating_add(overhead);
         if cost > limit { Err(Self::TooLarge { cost, limit }) } else { Ok(()) }
     }
 

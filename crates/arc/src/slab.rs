@@ -1,20 +1,24 @@
-//! [`Slab`]: items in dense slots, each standing on exactly one of a few linked lists.
+//! [`Slab`]: items in numbered slots, each standing on exactly one of many linked lists.
 //!
-//! Links are 32-bit slot numbers. Slots are kept dense (removing an item moves the last one into
-//! the hole) and come in pages, so that memory follows the number of items down as well as up, and
-//! growing copies nothing.
+//! Links are 32-bit slot numbers. A removed item leaves a hole, which the next one fills, so that
+//! a full cache that takes one item in for each that goes moves nothing. When there are more holes
+//! than a small share of the items, the last items move into them: slots come in pages, and memory
+//! follows the number of items down as well as up.
 
-use crate::list::{LISTS, List};
+use crate::place::Place;
 
 /// No slot.
 const NIL: u32 = u32::MAX;
 
 /// Most items that a slab can hold.
-pub(crate) const ITEMS_MAX: usize = (u32::MAX - 1) as usize;
+pub(crate) const ITEMS_MAX: usize = (u32::MAX >> 1) as usize - 1;
 
 /// Slots of a page.
 const PAGE_SLOTS: usize = 1 << PAGE_SHIFT;
 const PAGE_SHIFT: u32 = 8;
+
+/// Holes that are left open: this part of the items, and a page.
+const HOLES_SHARE: usize = 64;
 
 /// What a slab asks of its items.
 pub(crate) trait Item {
@@ -23,14 +27,15 @@ pub(crate) trait Item {
     /// Bytes that the item adds to its list.
     fn bytes(&self) -> u64;
     /// The list it stands on.
-    fn list(&self) -> List;
+    fn place(&self) -> Place;
     /// Notes the list it stands on.
-    fn set_list(&mut self, list: List);
+    fn set_place(&mut self, place: Place);
 }
 
 #[derive(Debug)]
 struct Node<T> {
-    item: T,
+    /// `None` in a hole.
+    item: Option<T>,
     /// Towards the head: the next older item.
     prev: u32,
     /// Towards the tail: the next younger item.
@@ -48,104 +53,166 @@ struct Ends {
 
 const EMPTY: Ends = Ends { head: NIL, tail: NIL, items: 0, bytes: 0 };
 
+/// The list of the holes; lists of items have the numbers of their places, from 1.
+const HOLES: usize = 0;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     /// All full but the last one, which is never empty; behind it may stand one empty page, so
     /// that an item that comes and goes does not make and free a page each time.
     pages: Vec<Vec<Node<T>>>,
-    items: usize,
-    lists: [Ends; LISTS],
+    /// Items and holes.
+    slots: usize,
+    /// By number; a list that never held an item may be missing.
+    lists: Vec<Ends>,
 }
 
 impl<T: Item> Slab<T> {
-    /// Memory per item, bytes, but for at most two pages.
+    /// Memory per slot, bytes, but for at most two pages.
     pub const ITEM_BYTES: u64 = size_of::<Node<T>>() as u64;
 
-    pub const fn new() -> Self {
-        Self { pages: Vec::new(), items: 0, lists: [EMPTY; LISTS] }
+    pub fn new() -> Self {
+        Self { pages: Vec::new(), slots: 0, lists: vec![EMPTY; 1 + Place::LISTS] }
     }
 
     /// Number of items.
     pub fn len(&self) -> usize {
-        self.items
+        self.slots - self.lists[HOLES].items as usize
     }
 
-    /// Number of items on `list`.
-    pub fn items(&self, list: List) -> u64 {
-        self.lists[list.index()].items
+    /// One more than the largest slot in use.
+    pub fn slots(&self) -> usize {
+        self.slots
     }
 
-    /// Sum of bytes on `list`.
-    pub fn bytes(&self, list: List) -> u64 {
-        self.lists[list.index()].bytes
+    /// Number of items on a list.
+    pub fn items(&self, place: Place) -> u64 {
+        self.ends(place).items
     }
 
-    /// The oldest slot on `list`.
-    pub fn head(&self, list: List) -> Option<u32> {
-        some(self.lists[list.index()].head)
+    /// Sum of bytes on a list.
+    pub fn bytes(&self, place: Place) -> u64 {
+        self.ends(place).bytes
     }
 
-    /// Slots of `list`, youngest first.
-    pub fn newest(&self, list: List) -> impl Iterator<Item = u32> + '_ {
-        std::iter::successors(some(self.lists[list.index()].tail), |&slot| {
-            some(self.node(slot).prev)
-        })
+    /// The oldest slot on a list.
+    pub fn head(&self, place: Place) -> Option<u32> {
+        some(self.ends(place).head)
     }
 
+    /// Slots of a list, youngest first.
+    pub fn newest(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
+        std::iter::successors(some(self.ends(place).tail), |&slot| some(self.node(slot).prev))
+    }
+
+    /// The item in `slot`, which must hold one.
     pub fn get(&self, slot: u32) -> &T {
-        &self.node(slot).item
+        match &self.node(slot).item {
+            Some(item) => item,
+            None => panic!("slot {slot} is a hole"),
+        }
+    }
+
+    /// The item in `slot`, if it holds one.
+    pub fn occupant(&self, slot: u32) -> Option<&T> {
+        self.pages
+            .get((slot >> PAGE_SHIFT) as usize)?
+            .get(slot as usize % PAGE_SLOTS)?
+            .item
+            .as_ref()
     }
 
     /// Changes an item; sums follow its bytes. Its list must stay.
     pub fn update<R>(&mut self, slot: u32, change: impl FnOnce(&mut T) -> R) -> R {
-        let item = &mut self.node_mut(slot).item;
-        let (list, before) = (item.list(), item.bytes());
+        let Some(item) = &mut self.node_mut(slot).item else { panic!("slot {slot} is a hole") };
+        let (place, before) = (item.place(), item.bytes());
         let result = change(item);
         let after = item.bytes();
-        let ends = &mut self.lists[list.index()];
-        ends.bytes = ends.bytes - before + after;
+        if after != before {
+            let ends = &mut self.lists[place.number()];
+            ends.bytes = ends.bytes - before + after;
+        }
         result
     }
 
     /// Puts an item at the young end of its list.
     pub fn push(&mut self, item: T) -> u32 {
-        assert!(self.items < ITEMS_MAX, "slab is full");
-        let page = self.items >> PAGE_SHIFT;
-        if page == self.pages.len() {
-            self.pages.push(Vec::with_capacity(PAGE_SLOTS));
-        }
-        let slot = self.items as u32;
-        self.pages[page].push(Node { item, prev: NIL, next: NIL });
-        self.items += 1;
-        self.link(slot);
+        let (place, bytes) = (item.place(), item.bytes());
+        let slot = match some(self.lists[HOLES].tail) {
+            Some(hole) => {
+                self.unlink(HOLES, hole, 0);
+                self.node_mut(hole).item = Some(item);
+                hole
+            }
+            None => self.append(item),
+        };
+        self.link(place.number(), slot, bytes);
         slot
     }
 
-    /// Takes an item out. The second value is the former slot of the item that now has the
-    /// number `slot`, if one had to move.
-    pub fn remove(&mut self, slot: u32) -> (T, Option<u32>) {
-        self.unlink(slot);
-        self.items -= 1;
-        let last = self.items as u32;
-        let page = self.items >> PAGE_SHIFT;
-        let Some(moving) = self.pages[page].pop() else { panic!("page {page} has no last slot") };
-        self.pages.truncate(page + 1);
-        if slot == last {
-            return (moving.item, None);
+    fn append(&mut self, item: T) -> u32 {
+        assert!(self.slots < ITEMS_MAX, "slab is full");
+        let page = self.slots >> PAGE_SHIFT;
+        if page == self.pages.len() {
+            self.pages.push(Vec::with_capacity(PAGE_SLOTS));
         }
-        let removed = std::mem::replace(self.node_mut(slot), moving);
-        let (prev, next) = (self.node(slot).prev, self.node(slot).next);
-        self.join(self.get(slot).list(), prev, slot);
-        self.join(self.get(slot).list(), slot, next);
-        (removed.item, Some(last))
+        let slot = self.slots as u32;
+        self.pages[page].push(Node { item: Some(item), prev: NIL, next: NIL });
+        self.slots += 1;
+        slot
     }
 
-    /// Moves an item to the young end of `list`.
-    pub fn move_to(&mut self, slot: u32, list: List) {
-        self.unlink(slot);
-        self.node_mut(slot).item.set_list(list);
-        self.link(slot);
+    /// Takes an item out. Call [`Slab::compact`] afterwards.
+    pub fn remove(&mut self, slot: u32) -> T {
+        let Some(item) = self.node_mut(slot).item.take() else { panic!("slot {slot} is a hole") };
+        self.unlink(item.place().number(), slot, item.bytes());
+        self.link(HOLES, slot, 0);
+        item
+    }
+
+    /// Moves one item into a hole, if there are too many holes. Returns its former and its present
+    /// slot; to be called until it returns nothing.
+    pub fn compact(&mut self) -> Option<(u32, u32)> {
+        while self.lists[HOLES].items as usize > self.len() / HOLES_SHARE + PAGE_SLOTS {
+            let last = self.slots as u32 - 1;
+            if self.node(last).item.is_none() {
+                self.unlink(HOLES, last, 0);
+                self.cut();
+                continue;
+            }
+            let hole = self.lists[HOLES].tail;
+            self.unlink(HOLES, hole, 0);
+            *self.node_mut(hole) = self.cut();
+            let list = self.get(hole).place().number();
+            let (prev, next) = (self.node(hole).prev, self.node(hole).next);
+            self.join(list, prev, hole);
+            self.join(list, hole, next);
+            return Some((last, hole));
+        }
+        None
+    }
+
+    /// Takes the last slot off.
+    fn cut(&mut self) -> Node<T> {
+        self.slots -= 1;
+        let page = self.slots >> PAGE_SHIFT;
+        let Some(node) = self.pages[page].pop() else { panic!("page {page} has no last slot") };
+        self.pages.truncate(page + 1);
+        node
+    }
+
+    /// Moves an item to the young end of a list.
+    pub fn move_to(&mut self, slot: u32, place: Place) {
+        let Some(item) = &mut self.node_mut(slot).item else { panic!("slot {slot} is a hole") };
+        let (from, bytes) = (item.place().number(), item.bytes());
+        item.set_place(place);
+        self.unlink(from, slot, bytes);
+        self.link(place.number(), slot, bytes);
+    }
+
+    fn ends(&self, place: Place) -> Ends {
+        self.lists.get(place.number()).copied().unwrap_or(EMPTY)
     }
 
     fn node(&self, slot: u32) -> &Node<T> {
@@ -156,33 +223,35 @@ impl<T: Item> Slab<T> {
         &mut self.pages[(slot >> PAGE_SHIFT) as usize][slot as usize % PAGE_SLOTS]
     }
 
-    /// Makes `prev` and `next` neighbours on `list`; `NIL` stands for the list's end.
-    fn join(&mut self, list: List, prev: u32, next: u32) {
+    /// Makes `prev` and `next` neighbours on a list; `NIL` stands for the list's end.
+    fn join(&mut self, list: usize, prev: u32, next: u32) {
         match some(prev) {
             Some(prev) => self.node_mut(prev).next = next,
-            None => self.lists[list.index()].head = next,
+            None => self.lists[list].head = next,
         }
         match some(next) {
             Some(next) => self.node_mut(next).prev = prev,
-            None => self.lists[list.index()].tail = prev,
+            None => self.lists[list].tail = prev,
         }
     }
 
-    fn link(&mut self, slot: u32) {
-        let (list, bytes) = (self.get(slot).list(), self.get(slot).bytes());
-        let tail = self.lists[list.index()].tail;
+    /// Puts a slot at the young end of a list.
+    fn link(&mut self, list: usize, slot: u32, bytes: u64) {
+        if list >= self.lists.len() {
+            self.lists.resize(list + 1, EMPTY);
+        }
+        let tail = self.lists[list].tail;
         self.join(list, tail, slot);
         self.join(list, slot, NIL);
-        let ends = &mut self.lists[list.index()];
+        let ends = &mut self.lists[list];
         ends.items += 1;
         ends.bytes += bytes;
     }
 
-    fn unlink(&mut self, slot: u32) {
-        let Node { ref item, prev, next } = *self.node(slot);
-        let (list, bytes) = (item.list(), item.bytes());
+    fn unlink(&mut self, list: usize, slot: u32, bytes: u64) {
+        let Node { prev, next, .. } = *self.node(slot);
         self.join(list, prev, next);
-        let ends = &mut self.lists[list.index()];
+        let ends = &mut self.lists[list];
         ends.items -= 1;
         ends.bytes -= bytes;
     }
@@ -190,43 +259,52 @@ impl<T: Item> Slab<T> {
     /// Recounts links and sums.
     pub fn validate(&self) -> Result<(), String> {
         let mut linked = 0;
-        for list in List::ALL {
-            let ends = self.lists[list.index()];
-            let (mut items, mut bytes, mut prev, mut slot) = (0, 0, NIL, ends.head);
-            while let Some(at) = some(slot) {
-                if at as usize >= self.items {
-                    return Err(format!("{list:?}: bad link {at}"));
-                }
-                let node = self.node(at);
-                if node.prev != prev || node.item.list() != list {
-                    return Err(format!("{list:?}: slot {at} has a wrong back link or list"));
-                }
-                items += 1;
-                bytes += node.item.bytes();
-                if items > self.items as u64 {
-                    return Err(format!("{list:?}: the links run in a circle"));
-                }
-                (prev, slot) = (at, node.next);
-            }
-            if (ends.tail, ends.items, ends.bytes) != (prev, items, bytes) {
-                return Err(format!("{list:?}: noted {ends:?}, found {items} items {bytes} bytes"));
-            }
-            linked += items;
+        for (number, &ends) in self.lists.iter().enumerate() {
+            linked += self.validate_list(number, ends).map_err(|why| format!("{number}: {why}"))?;
         }
-        if linked != self.items as u64 {
-            return Err(format!("{linked} items on lists, {} slots", self.items));
+        if linked != self.slots {
+            return Err(format!("{linked} on lists, {} slots", self.slots));
         }
-        let pages = self.items.div_ceil(PAGE_SLOTS);
+        let holes = self.lists[HOLES].items as usize;
+        if holes > self.len() / HOLES_SHARE + PAGE_SLOTS {
+            return Err(format!("{holes} holes, {} items", self.len()));
+        }
+        let pages = self.slots.div_ceil(PAGE_SLOTS);
         if !(pages..=pages + 1).contains(&self.pages.len()) {
-            return Err(format!("{} pages for {} items", self.pages.len(), self.items));
+            return Err(format!("{} pages for {} slots", self.pages.len(), self.slots));
         }
         for (number, page) in self.pages.iter().enumerate() {
-            let items = (self.items - (number * PAGE_SLOTS).min(self.items)).min(PAGE_SLOTS);
-            if page.len() != items || page.capacity() != PAGE_SLOTS {
+            let slots = (self.slots - (number * PAGE_SLOTS).min(self.slots)).min(PAGE_SLOTS);
+            if page.len() != slots || page.capacity() != PAGE_SLOTS {
                 return Err(format!("page {number}: {} of {} slots", page.len(), page.capacity()));
             }
         }
         Ok(())
+    }
+
+    /// Follows one list; returns how many slots stand on it.
+    fn validate_list(&self, number: usize, ends: Ends) -> Result<usize, String> {
+        let (mut items, mut bytes, mut prev, mut slot) = (0, 0, NIL, ends.head);
+        while let Some(at) = some(slot) {
+            if at as usize >= self.slots {
+                return Err(format!("bad link {at}"));
+            }
+            let node = self.node(at);
+            let list = node.item.as_ref().map_or(HOLES, |item| item.place().number());
+            if node.prev != prev || list != number {
+                return Err(format!("slot {at} has a wrong back link or list"));
+            }
+            items += 1;
+            bytes += node.item.as_ref().map_or(0, Item::bytes);
+            if items > self.slots as u64 {
+                return Err("the links run in a circle".to_string());
+            }
+            (prev, slot) = (at, node.next);
+        }
+        if (ends.tail, ends.items, ends.bytes) != (prev, items, bytes) {
+            return Err(format!("noted {ends:?}, found {items} items of {bytes} bytes"));
+        }
+        Ok(items as usize)
     }
 }
 
@@ -237,9 +315,9 @@ const fn some(slot: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::list::{Class, Queue};
+    use crate::list::{Class, List, Queue};
 
-    struct Thing(List, u64);
+    struct Thing(Place, u64);
 
     impl Item for Thing {
         fn hash(&self) -> u64 {
@@ -248,36 +326,38 @@ mod tests {
         fn bytes(&self) -> u64 {
             self.1
         }
-        fn list(&self) -> List {
+        fn place(&self) -> Place {
             self.0
         }
-        fn set_list(&mut self, list: List) {
-            self.0 = list;
+        fn set_place(&mut self, place: Place) {
+            self.0 = place;
         }
     }
 
-    const MRU: List = List::new(Class::Data, Queue::Mru);
-    const MFU: List = List::new(Class::Data, Queue::Mfu);
+    const MRU: Place = Place::new(0, List::new(Class::Data, Queue::Mru));
+    const MFU: Place = Place::new(3, List::new(Class::Data, Queue::Mfu));
 
-    fn order(slab: &Slab<Thing>, list: List) -> Vec<u64> {
-        slab.newest(list).map(|slot| slab.get(slot).1).collect()
+    fn order(slab: &Slab<Thing>, place: Place) -> Vec<u64> {
+        slab.newest(place).map(|slot| slab.get(slot).1).collect()
     }
 
     #[test]
-    fn removal_moves_the_last_item_and_keeps_the_order() {
+    fn the_next_item_fills_the_hole_and_the_order_stays() {
         let mut slab = Slab::new();
         for bytes in 1..=4 {
             slab.push(Thing(MRU, bytes));
         }
-        let (thing, moved) = slab.remove(1);
-        assert_eq!((thing.1, moved), (2, Some(3)));
+        assert_eq!(slab.remove(1).1, 2);
+        assert_eq!(slab.compact(), None);
+        assert!(slab.occupant(1).is_none() && slab.occupant(9).is_none());
         slab.validate().unwrap();
         assert_eq!(order(&slab, MRU), [4, 3, 1]);
-        assert_eq!(slab.remove(2).1, None);
+        assert_eq!(slab.push(Thing(MRU, 5)), 1);
+        assert_eq!(order(&slab, MRU), [5, 4, 3, 1]);
         slab.move_to(0, MFU);
         slab.update(0, |thing| thing.1 = 9);
         slab.validate().unwrap();
-        assert_eq!((slab.bytes(MRU), slab.bytes(MFU)), (4, 9));
+        assert_eq!((slab.bytes(MRU), slab.bytes(MFU), slab.items(MRU)), (12, 9, 3));
     }
 
     #[test]
@@ -286,9 +366,18 @@ mod tests {
         for bytes in 0..10_000 {
             slab.push(Thing(MRU, bytes));
         }
-        while slab.len() > 0 {
-            slab.remove(slab.head(MRU).unwrap());
-            assert!(slab.pages.len() <= slab.len().div_ceil(PAGE_SLOTS) + 1);
+        let mut moved = 0;
+        while let Some(oldest) = slab.head(MRU) {
+            let order = slab.get(oldest).1;
+            assert_eq!(order, 10_000 - slab.len() as u64, "moving keeps the order");
+            slab.remove(oldest);
+            while let Some((from, to)) = slab.compact() {
+                assert!(from > to && slab.occupant(from).is_none());
+                moved += 1;
+            }
+            assert!(slab.pages.len() <= (slab.len() + slab.len() / 64) / PAGE_SLOTS + 3);
         }
+        slab.validate().unwrap();
+        assert!(moved > 0);
     }
 }

@@ -84,6 +84,8 @@ impl AddAssign for Usage {
 pub(crate) struct Tenant {
     /// Hits and prefetch hits stay zero in here; see [`Tenant::usage`].
     pub plain: Usage,
+    /// The partition in which its records are to stand.
+    pub partition: u8,
     hits: [AtomicU64; LISTS],
     prefetch_hits: AtomicU64,
 }
@@ -129,6 +131,11 @@ impl Tenants {
             self.0.resize_with(index + 1, Tenant::default);
         }
         &mut self.0[index]
+    }
+
+    /// The partition of the tenant `index`; the first if it was never charged nor assigned.
+    pub fn partition(&self, index: u32) -> usize {
+        self.0.get(index as usize).map_or(0, |tenant| tenant.partition.into())
     }
 
     /// Sums and counters of the tenant `index`; zeros if it was never charged.

@@ -317,7 +317,7 @@ impl Model {
             }
         }
         for class in Class::ALL {
-            let (mru, metadata) = policy.targets(class);
+            let (mru, metadata) = policy.targets(0, class);
             assert!((mru - self.mru_target[class as usize]).abs() < 1e-9);
             assert!((metadata - self.metadata_target).abs() < 1e-9);
         }

@@ -121,11 +121,11 @@ fn an_mru_ghost_goes_to_mfu_and_raises_the_target() {
     it.demand(100);
     it.scan(8);
     assert_eq!(it.ghost(100).map(|ghost| ghost.list), Some(MRU));
-    let before = it.policy.targets(Class::Data).0;
+    let before = it.policy.targets(0, Class::Data).0;
     let inserted = it.demand(100);
     assert_eq!((inserted.list, inserted.replaced), (MFU, false));
     assert_eq!(inserted.evicted.records, 1);
-    assert!(it.policy.targets(Class::Data).0 > before);
+    assert!(it.policy.targets(0, Class::Data).0 > before);
     assert_eq!(it.ghost(100), None);
     assert_eq!(it.policy.usage().list(MRU).ghost_hits, 1);
 }
@@ -143,9 +143,9 @@ fn an_mfu_ghost_goes_to_mfu_and_lowers_the_target() {
         assert!(round < 100, "MFU never gives");
     }
     let ghost = (0..12).chain(200..300).find(|&key| it.ghost(key).is_some_and(|g| g.list == MFU));
-    let (key, before) = (ghost.unwrap(), it.policy.targets(Class::Data).0);
+    let (key, before) = (ghost.unwrap(), it.policy.targets(0, Class::Data).0);
     assert_eq!(it.demand(key).list, MFU);
-    assert!(it.policy.targets(Class::Data).0 < before);
+    assert!(it.policy.targets(0, Class::Data).0 < before);
 }
 
 #[test]
@@ -174,9 +174,9 @@ fn priming_moves_no_target() {
     let mut it = fixture().with_frequent(0..8);
     it.demand(100);
     it.scan(8);
-    let before = it.policy.targets(Class::Data);
+    let before = it.policy.targets(0, Class::Data);
     assert!(it.insert(100, Class::Data, Kind::Prime).ghost.is_some());
-    assert_eq!(it.policy.targets(Class::Data), before);
+    assert_eq!(it.policy.targets(0, Class::Data), before);
 }
 
 #[test]

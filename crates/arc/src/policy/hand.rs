@@ -1,110 +1,173 @@
 //! The clock's hand: which record goes next, which ghosts are forgotten, and the weights that
 //! decide it.
 
-use super::{GHOST_SHARE, HAND_STEPS_MAX, Policy};
-use crate::ghost::Ghost;
-use crate::list::{Class, List, Queue};
+use super::{GHOST_SHARE, Giver, HAND_STEPS_MAX, Policy};
+use crate::ghost::Fingerprint;
+use crate::list::{Class, LISTS, List, Queue};
+use crate::place::Place;
 use crate::record::Record;
 use crate::slab::ITEMS_MAX;
 
 impl<K: Eq, V: Clone> Policy<K, V> {
-    /// Evicts one record and leaves its ghost.
-    pub(super) fn evict(&mut self) -> Option<Record<K, V>> {
+    /// Evicts one record and leaves its ghost. `None` if the giver holds nothing.
+    pub(super) fn evict(&mut self, giver: Giver) -> Option<Record<K, V>> {
+        let partition = match giver {
+            Giver::Any => self.partitions.most_in_excess(self.bound())?,
+            Giver::Partition(partition) => partition,
+        };
         let mut steps = 0;
         loop {
-            let list = self.next_list()?;
-            let slot = self.records.slab().head(list)?;
+            let place = Place::new(partition, self.next_list(partition)?);
+            let list = place.list();
+            let slot = self.records().head(place)?;
             let spared = list.queue != Queue::Uncached
                 && steps < HAND_STEPS_MAX
-                && self.records.update(slot, |record| record.touch.take_reference());
+                && self.directory.update(slot, |record| record.touch.take_reference());
             if spared {
-                self.transfer(slot, List::new(list.class, Queue::Mfu));
+                self.transfer(slot, place.with_list(List::new(list.class, Queue::Mfu)));
                 steps += 1;
                 continue;
             }
-            let record = self.take(slot);
+            let record = self.take_for_ghost(slot);
             let prefetched = record.touch.prefetched();
             let counters = &mut self.tenants.get_mut(record.tenant.into()).plain;
             counters.evictions += 1;
             counters.evicted_bytes += record.bytes;
             counters.prefetch_wasted += u64::from(prefetched);
-            if list.queue != Queue::Uncached && self.ghosts.slab().len() < ITEMS_MAX {
-                let bytes = u32::try_from(record.bytes).unwrap_or(u32::MAX);
-                self.ghosts.push(Ghost { hash: record.hash, bytes, list, prefetched });
-            }
-            self.trim_ghosts();
+            self.trim_ghosts_of(partition);
             return Some(record);
         }
     }
 
-    /// The list whose oldest record the hand looks at next; `None` if nothing is resident.
-    pub(super) fn next_list(&self) -> Option<List> {
-        let has = |list| self.records.slab().head(list).is_some();
+    /// Takes a record out and leaves its ghost, unless it was not to be kept.
+    fn take_for_ghost(&mut self, slot: u32) -> Record<K, V> {
+        let record = self.records().get(slot);
+        let place = record.place;
+        let full = self.directory.ghosts().len() >= ITEMS_MAX;
+        if place.list().queue == Queue::Uncached || full {
+            return self.take(slot);
+        }
+        let ghost = Fingerprint {
+            hash: record.hash,
+            bytes: u32::try_from(record.bytes).unwrap_or(u32::MAX),
+            place,
+            prefetched: record.touch.prefetched(),
+        };
+        let record = self.directory.replace_by_ghost(slot, ghost);
+        self.discount(&record);
+        record
+    }
+
+    /// The list whose oldest record the hand looks at next; `None` if the partition holds none.
+    pub(super) fn next_list(&self, partition: usize) -> Option<List> {
+        let has = |list| self.records().head(Place::new(partition, list)).is_some();
         let uncached = Class::ALL.map(|class| List::new(class, Queue::Uncached));
         if let Some(list) = uncached.into_iter().find(|&list| has(list)) {
             return Some(list);
         }
-        let (data, metadata) = (self.weight(Class::Data), self.weight(Class::Metadata));
+        let balance = &self.partitions.get(partition).balance;
+        let [data, metadata] = self.partitions.get(partition).weights;
+        let over = metadata as f64 > balance.metadata().of(data + metadata);
+        let first = if over { Class::Metadata } else { Class::Data };
         let lists = |class| (List::new(class, Queue::Mru), List::new(class, Queue::Mfu));
         let holds = |class| has(lists(class).0) || has(lists(class).1);
-        let over = metadata as f64 > self.balance.metadata().of(data + metadata);
-        let first = if over { Class::Metadata } else { Class::Data };
         let class = if holds(first) { first } else { first.other() };
         let (mru, mfu) = lists(class);
-        let wanted = self.balance.mru(class).of(self.share(class));
         match (has(mru), has(mfu)) {
             (true, false) => Some(mru),
-            (true, true) if self.list_weight(mru) as f64 >= wanted => Some(mru),
-            (_, true) => Some(mfu),
+            (true, true) => {
+                let wanted = balance.mru(class).of(self.share(partition, class));
+                let recent = self.list_weight(Place::new(partition, mru));
+                Some(if recent as f64 >= wanted { mru } else { mfu })
+            }
+            (false, true) => Some(mfu),
             (false, false) => None,
         }
     }
 
-    /// Forgets the oldest ghosts until all bounds hold.
-    pub(super) fn trim_ghosts(&mut self) {
-        for class in Class::ALL {
-            let (mru, mfu) = (List::new(class, Queue::Mru), List::new(class, Queue::Mfu));
-            while self.list_weight(mru) + self.ghost_weight(mru) > self.share(class)
-                && self.ghosts.pop(mru).is_some()
-            {}
-            while self.weight(class) + self.ghost_weight(mru) + self.ghost_weight(mfu)
-                > self.share(class).saturating_mul(2)
-                && (self.ghosts.pop(mfu).is_some() || self.ghosts.pop(mru).is_some())
-            {}
-        }
-        while self.ghosts.slab().len() > 0 && self.too_many_ghosts() {
-            let heaviest = List::ALL.into_iter().max_by_key(|&list| self.ghost_weight(list));
-            heaviest.and_then(|list| self.ghosts.pop(list));
+    /// A ghost of `place` was hit, which weighs `hit` bytes: moves the targets.
+    pub(super) fn learn(&mut self, place: Place, hit: u64) {
+        let (partition, list) = (place.partition(), place.list());
+        let ghosts = List::ALL.map(|list| self.ghost_weight(Place::new(partition, list)));
+        let (share, total) = (self.share(partition, list.class), self.room(partition));
+        let balance = &mut self.partitions.get_mut(partition).balance;
+        balance.learn(list, hit, &ghosts, share, total);
+        if self.partitions.len() > 1 {
+            let own = ghosts.iter().sum();
+            let all: u64 = (0..self.partitions.len()).map(|at| self.ghosts_weight(at)).sum();
+            self.partitions.learn(partition, hit, own, all - own, self.bound());
         }
     }
 
-    pub(super) fn too_many_ghosts(&self) -> bool {
-        let weight: u64 =
-            List::ALL.map(|l| self.list_weight(l) + self.ghost_weight(l)).iter().sum();
-        weight > self.payload_capacity().saturating_mul(2)
-            || self.ghost_memory() > self.bound() / GHOST_SHARE
+    /// Forgets the oldest ghosts of all partitions until all bounds hold.
+    pub(super) fn trim_ghosts(&mut self) {
+        (0..self.partitions.len()).for_each(|partition| self.trim_ghosts_of(partition));
+    }
+
+    fn trim_ghosts_of(&mut self, partition: usize) {
+        while let Some(list) = self.ghosts_in_excess(partition) {
+            let forgotten = self.directory.forget_oldest(Place::new(partition, list));
+            assert!(forgotten.is_some(), "{list:?} has no ghost to forget");
+        }
+    }
+
+    /// The list with too many ghosts.
+    pub(super) fn ghosts_in_excess(&self, partition: usize) -> Option<List> {
+        let ghosts: [u64; LISTS] =
+            List::ALL.map(|list| self.ghost_weight(Place::new(partition, list)));
+        let all: u64 = ghosts.iter().sum();
+        if all == 0 {
+            return None;
+        }
+        let (room, memory) = (self.room(partition), self.ghost_memory_of(partition));
+        let weights = self.partitions.get(partition).weights;
+        for class in Class::ALL {
+            let share = room.saturating_sub(weights[class.other() as usize]);
+            let (mru, mfu) = (List::new(class, Queue::Mru), List::new(class, Queue::Mfu));
+            let (recent, frequent) = (ghosts[mru.index()], ghosts[mfu.index()]);
+            if recent > 0 && self.list_weight(Place::new(partition, mru)) + recent > share {
+                return Some(mru);
+            }
+            let remembered = weights[class as usize] + recent + frequent;
+            if recent + frequent > 0 && remembered > share.saturating_mul(2) {
+                return Some(if frequent > 0 { mfu } else { mru });
+            }
+        }
+        let remembered = weights[0] + weights[1] + all;
+        let many = remembered > room.saturating_mul(2) || memory > (room + memory) / GHOST_SHARE;
+        many.then(|| List::ALL.into_iter().max_by_key(|list| ghosts[list.index()])).flatten()
     }
 
     /// Payload and headers of one list.
-    pub(super) fn list_weight(&self, list: List) -> u64 {
-        let slab = self.records.slab();
-        slab.bytes(list) + slab.items(list) * self.record_overhead
+    fn list_weight(&self, place: Place) -> u64 {
+        self.records().bytes(place) + self.records().items(place) * self.record_overhead
     }
 
     /// What the ghosts of one list weighed as records.
-    pub(super) fn ghost_weight(&self, list: List) -> u64 {
-        let slab = self.ghosts.slab();
-        slab.bytes(list) + slab.items(list) * self.record_overhead
+    fn ghost_weight(&self, place: Place) -> u64 {
+        let ghosts = self.directory.ghosts();
+        ghosts.bytes(place) + ghosts.items(place) * self.record_overhead
     }
 
-    /// Payload and headers of one class.
-    pub(super) fn weight(&self, class: Class) -> u64 {
-        Queue::ALL.map(|queue| self.list_weight(List::new(class, queue))).iter().sum()
+    /// What the ghosts of a partition weighed as records.
+    fn ghosts_weight(&self, partition: usize) -> u64 {
+        List::ALL.map(|list| self.ghost_weight(Place::new(partition, list))).iter().sum()
     }
 
-    /// Memory of the ghosts themselves.
+    /// Memory of all ghosts themselves.
     pub(super) fn ghost_memory(&self) -> u64 {
-        self.ghosts.slab().len() as u64 * self.ghost_overhead
+        self.directory.ghosts().len() as u64 * self.ghost_overhead
+    }
+
+    fn ghost_memory_of(&self, partition: usize) -> u64 {
+        let ghosts = self.directory.ghosts();
+        let items = List::ALL.map(|list| ghosts.items(Place::new(partition, list)));
+        items.iter().sum::<u64>() * self.ghost_overhead
+    }
+
+    /// What is charged to one partition, bytes.
+    pub(crate) fn charged_to(&self, partition: usize) -> u64 {
+        self.partitions.get(partition).weight() + self.ghost_memory_of(partition)
     }
 
     /// The capacity, or what is held if that is more: a shard may hold more than its share.
@@ -112,13 +175,21 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         self.capacity.max(self.charged_bytes())
     }
 
-    /// The papers' `c`: what is there for records.
-    pub(super) fn payload_capacity(&self) -> u64 {
-        self.bound().saturating_sub(self.ghost_memory())
+    /// The papers' `c`: what is there for records of a partition, which is what the others leave,
+    /// within its limit.
+    fn room(&self, partition: usize) -> u64 {
+        let own = self.partitions.get(partition);
+        let others = self.weight - own.weight();
+        let left = self.bound().saturating_sub(self.ghost_memory() + others);
+        match own.share.limit_bytes {
+            u64::MAX => left,
+            limit => left.min(limit.max(own.weight())),
+        }
     }
 
     /// The `c` of one class: what the other class leaves.
-    pub(super) fn share(&self, class: Class) -> u64 {
-        self.payload_capacity().saturating_sub(self.weight(class.other()))
+    fn share(&self, partition: usize, class: Class) -> u64 {
+        let other = self.partitions.get(partition).weights[class.other() as usize];
+        self.room(partition).saturating_sub(other)
     }
 }

@@ -2,22 +2,30 @@
 
 use super::Policy;
 use crate::list::{Class, LISTS, List, Queue};
+use crate::place::Place;
 
 impl<K: Eq, V: Clone> Policy<K, V> {
-    /// Recounts everything: links, indexes, sums per list and tenant, the ghosts' bounds.
+    /// Recounts everything: links, indexes, sums per list, tenant and partition, the ghosts'
+    /// bounds.
     pub fn validate(&self) -> Result<(), String> {
-        self.records.validate().map_err(|why| format!("records: {why}"))?;
-        self.ghosts.validate().map_err(|why| format!("ghosts: {why}"))?;
+        self.directory.validate()?;
+        self.partitions.validate()?;
 
         let tenants = self.tenants.iter().count();
         let mut counted = vec![[(0, 0); LISTS]; tenants];
-        for slot in 0..self.len() as u32 {
-            let record = self.records.slab().get(slot);
+        let mut weights = vec![[0; 2]; self.partitions.len()];
+        for slot in 0..self.records().slots() as u32 {
+            let Some(record) = self.records().occupant(slot) else { continue };
             let sums = counted
                 .get_mut(record.tenant as usize)
                 .ok_or(format!("slot {slot} belongs to unknown tenant {}", record.tenant))?;
-            sums[record.list.index()].0 += 1;
-            sums[record.list.index()].1 += record.bytes;
+            let list = record.place.list();
+            sums[list.index()].0 += 1;
+            sums[list.index()].1 += record.bytes;
+            let weights = weights
+                .get_mut(record.place.partition())
+                .ok_or(format!("slot {slot} stands in an unknown partition"))?;
+            weights[list.class as usize] += record.bytes + self.record_overhead;
         }
         for (index, (tenant, counted)) in self.tenants.iter().zip(counted).enumerate() {
             let noted = tenant.plain.lists.map(|list| (list.records, list.bytes));
@@ -25,24 +33,20 @@ impl<K: Eq, V: Clone> Policy<K, V> {
                 return Err(format!("tenant {index}: noted {noted:?}, counted {counted:?}"));
             }
         }
-
-        for class in Class::ALL {
-            let (mru, mfu) = (List::new(class, Queue::Mru), List::new(class, Queue::Mfu));
-            let share = self.share(class);
-            let recent = self.list_weight(mru) + self.ghost_weight(mru);
-            if recent > share && self.ghosts.slab().items(mru) > 0 {
-                return Err(format!("{class:?}: MRU and its ghosts {recent}, share {share}"));
-            }
-            let all = self.weight(class) + self.ghost_weight(mru) + self.ghost_weight(mfu);
-            if all > share.saturating_mul(2) {
-                return Err(format!("{class:?}: records and ghosts {all}, share {share}"));
-            }
-            if self.ghosts.slab().items(List::new(class, Queue::Uncached)) > 0 {
-                return Err(format!("{class:?}: an uncached record left a ghost"));
-            }
+        let noted: Vec<_> = self.partitions.iter().map(|partition| partition.weights).collect();
+        if noted != weights || self.weight != weights.iter().flatten().sum::<u64>() {
+            return Err(format!("partitions weigh {weights:?}, noted {noted:?} {}", self.weight));
         }
-        if self.ghosts.slab().len() > 0 && self.too_many_ghosts() {
-            return Err(format!("{} ghosts are too many", self.ghosts.slab().len()));
+        for partition in 0..self.partitions.len() {
+            if let Some(list) = self.ghosts_in_excess(partition) {
+                return Err(format!("partition {partition}: {list:?} has too many ghosts"));
+            }
+            for class in Class::ALL {
+                let uncached = Place::new(partition, List::new(class, Queue::Uncached));
+                if self.directory.ghosts().items(uncached) > 0 {
+                    return Err(format!("{class:?}: an uncached record left a ghost"));
+                }
+            }
         }
         Ok(())
     }

@@ -24,6 +24,7 @@ impl Shipped {
         let options = Options {
             correlated_window: Duration::ZERO,
             charge_overhead,
+            record_share: 1,
             ..Options::new(capacity)
         };
         Shipped { policy: arc::Policy::new(&options), objects: objects.clone(), dead: Vec::new() }

@@ -1,0 +1,80 @@
+//! [`Place`]: the number of one list of one partition.
+
+use std::num::NonZeroU16;
+
+use crate::list::{Class, List, Queue};
+
+/// Most partitions of a cache. Each eviction looks at all of them.
+pub const PARTITIONS_MAX: usize = 64;
+
+/// A list of a partition, in two bytes, never zero: it lies in every record and every ghost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(NonZeroU16);
+
+/// Bits: two for the queue, one for the class, the rest for the partition; and one is added.
+const CLASS_SHIFT: u16 = 2;
+const PARTITION_SHIFT: u16 = 3;
+
+impl Place {
+    /// Numbers that one partition takes.
+    pub const LISTS: usize = 1 << PARTITION_SHIFT;
+
+    /// `list` of `partition`, which is below [`PARTITIONS_MAX`].
+    pub const fn new(partition: usize, list: List) -> Self {
+        assert!(partition < PARTITIONS_MAX, "no such partition");
+        let number = (partition as u16) << PARTITION_SHIFT
+            | (list.class as u16) << CLASS_SHIFT
+            | list.queue as u16;
+        Self(NonZeroU16::MIN.saturating_add(number))
+    }
+
+    /// From 1 to `PARTITIONS_MAX * LISTS`.
+    pub const fn number(self) -> usize {
+        self.0.get() as usize
+    }
+
+    /// The partition.
+    pub const fn partition(self) -> usize {
+        (self.0.get() - 1) as usize >> PARTITION_SHIFT
+    }
+
+    /// The list within the partition.
+    pub const fn list(self) -> List {
+        let bits = self.0.get() - 1;
+        let class = if bits >> CLASS_SHIFT & 1 == 0 { Class::Data } else { Class::Metadata };
+        let queue = match bits & 3 {
+            0 => Queue::Mru,
+            1 => Queue::Mfu,
+            _ => Queue::Uncached,
+        };
+        List::new(class, queue)
+    }
+
+    /// Another list of the same partition.
+    pub const fn with_list(self, list: List) -> Self {
+        Self::new(self.partition(), list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_names_its_partition_and_list() {
+        let mut numbers = Vec::new();
+        for partition in 0..PARTITIONS_MAX {
+            for list in List::ALL {
+                let place = Place::new(partition, list);
+                assert_eq!((place.partition(), place.list()), (partition, list));
+                numbers.push(place.number());
+            }
+        }
+        assert!(
+            numbers.iter().all(|&number| (1..=PARTITIONS_MAX * Place::LISTS).contains(&number))
+        );
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), PARTITIONS_MAX * List::ALL.len());
+    }
+}
