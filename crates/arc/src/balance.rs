@@ -34,11 +34,13 @@ impl Balance {
     }
 
     /// MRU's share of `class`: the paper's `p` as a fraction.
+    #[inline]
     pub const fn mru(&self, class: Class) -> Target {
         self.mru[class as usize]
     }
 
     /// Metadata's share of the whole.
+    #[inline]
     pub const fn metadata(&self) -> Target {
         self.metadata
     }

@@ -15,6 +15,7 @@ impl Budget {
         Self { capacity: AtomicU64::new(capacity), charged: AtomicU64::new(0) }
     }
 
+    #[inline]
     pub fn capacity(&self) -> u64 {
         self.capacity.load(Relaxed)
     }
@@ -23,16 +24,19 @@ impl Budget {
         self.capacity.store(capacity, Relaxed);
     }
 
+    #[inline]
     pub fn charged(&self) -> u64 {
         self.charged.load(Relaxed)
     }
 
     /// Whether `bytes` more would fit now, if `freed` were given back first.
+    #[inline]
     pub fn fits(&self, bytes: u64, freed: u64) -> bool {
         self.charged().saturating_sub(freed).saturating_add(bytes) <= self.capacity()
     }
 
     /// Charges `bytes`, if they fit. Zero always fits.
+    #[inline]
     pub fn reserve(&self, bytes: u64) -> bool {
         if bytes == 0 {
             return true;
@@ -43,6 +47,7 @@ impl Budget {
     }
 
     /// Corrects the charge of a holder from `before` to `after`.
+    #[inline]
     pub fn settle(&self, before: u64, after: u64) {
         if after >= before {
             self.charged.fetch_add(after - before, Relaxed);

@@ -133,11 +133,6 @@ impl<K: Eq, V> Directory<K, V> {
         ghost
     }
 
-    /// Takes the oldest ghost of a list out.
-    pub fn forget_oldest(&mut self, place: Place) -> Option<Fingerprint> {
-        self.ghosts.head(place).map(|slot| self.forget(slot))
-    }
-
     /// Changes the record in `slot`; sums follow its bytes. Its list and hash must stay.
     pub fn update<R>(&mut self, slot: u32, change: impl FnOnce(&mut Record<K, V>) -> R) -> R {
         self.records.update(slot, change)

@@ -29,6 +29,7 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
+    #[inline]
     pub fn ghost(&self) -> Ghost {
         Ghost { bytes: self.bytes, list: self.place.list(), prefetched: self.prefetched }
     }

@@ -14,6 +14,7 @@ impl Class {
     pub const ALL: [Self; 2] = [Self::Data, Self::Metadata];
 
     /// The class that this one shares the capacity with.
+    #[inline]
     pub const fn other(self) -> Self {
         match self {
             Self::Data => Self::Metadata,
@@ -62,11 +63,13 @@ impl List {
     ];
 
     /// The list of `class` and `queue`.
+    #[inline]
     pub const fn new(class: Class, queue: Queue) -> Self {
         Self { class, queue }
     }
 
     /// Position in [`List::ALL`].
+    #[inline]
     pub(crate) const fn index(self) -> usize {
         self.class as usize * 3 + self.queue as usize
     }

@@ -2,6 +2,7 @@
 //! divide the bytes between them.
 
 use crate::balance::Balance;
+use crate::list::{Class, LISTS};
 use crate::place::PARTITIONS_MAX;
 use crate::share::Share;
 use crate::target::step;
@@ -12,27 +13,53 @@ const CLAIM_FLOOR: f64 = 1.0 / (2 * PARTITIONS_MAX) as f64;
 /// Furthest that one ghost hit moves a claim.
 const CLAIM_STEP_MAX: f64 = 1.0 / 32.0;
 
-/// One partition. Its sums stand in the slabs; what is asked for often is noted here.
+/// One partition: its targets, its share and its sums.
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub balance: Balance,
     pub share: Share,
     /// Part of what nobody has reserved that this partition is due.
     pub claim: f64,
-    /// Payload and headers, bytes, by class.
-    pub weights: [u64; 2],
+    /// Payload and headers of each list, bytes.
+    pub records: [u64; LISTS],
+    /// What the ghosts of each list weighed as records, bytes.
+    pub ghosts: [u64; LISTS],
+    /// Number of ghosts.
+    pub ghost_count: u64,
     /// What the account of the partition knows of it, bytes; see [`crate::Cache`].
     pub noted: u64,
 }
 
 impl Partition {
     const fn new(claim: f64) -> Self {
-        Self { balance: Balance::new(), share: Share::FREE, claim, weights: [0; 2], noted: 0 }
+        Self {
+            balance: Balance::new(),
+            share: Share::FREE,
+            claim,
+            records: [0; LISTS],
+            ghosts: [0; LISTS],
+            ghost_count: 0,
+            noted: 0,
+        }
     }
 
     /// Payload and headers, bytes.
-    pub const fn weight(&self) -> u64 {
-        self.weights[0] + self.weights[1]
+    #[inline]
+    pub fn weight(&self) -> u64 {
+        self.class_weight(Class::Data) + self.class_weight(Class::Metadata)
+    }
+
+    /// Payload and headers of one class, bytes.
+    #[inline]
+    pub const fn class_weight(&self, class: Class) -> u64 {
+        let first = class as usize * 3;
+        self.records[first] + self.records[first + 1] + self.records[first + 2]
+    }
+
+    /// What all ghosts weighed as records, bytes.
+    #[inline]
+    pub fn ghosts_weight(&self) -> u64 {
+        self.ghosts.iter().sum()
     }
 }
 
@@ -50,14 +77,17 @@ impl Partitions {
         Self(vec![Partition::new(1.0)])
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    #[inline]
     pub fn get(&self, partition: usize) -> &Partition {
         &self.0[partition]
     }
 
+    #[inline]
     pub fn get_mut(&mut self, partition: usize) -> &mut Partition {
         &mut self.0[partition]
     }
@@ -84,6 +114,7 @@ impl Partitions {
     }
 
     /// The partition that holds records and is furthest above its due, where all may take `total`.
+    #[inline]
     pub fn most_in_excess(&self, total: u64) -> Option<usize> {
         if self.0.len() == 1 {
             return Some(0);
@@ -168,13 +199,13 @@ mod tests {
         let mut partitions = three();
         assert_eq!(Partitions::new().most_in_excess(1000), Some(0));
         assert_eq!(partitions.most_in_excess(1000), None);
-        partitions.get_mut(2).weights = [200, 99];
+        partitions.get_mut(2).records = [200, 0, 0, 99, 0, 0];
         assert_eq!(partitions.most_in_excess(1000), Some(2), "nobody else holds anything");
         // Its due is 300 and a third of the other 700.
-        partitions.get_mut(0).weights = [234, 0];
-        partitions.get_mut(2).weights = [500, 33];
+        partitions.get_mut(0).records = [230, 4, 0, 0, 0, 0];
+        partitions.get_mut(2).records = [500, 33, 0, 0, 0, 0];
         assert_eq!(partitions.most_in_excess(1000), Some(0));
-        partitions.get_mut(2).weights = [500, 36];
+        partitions.get_mut(2).records = [500, 0, 36, 0, 0, 0];
         assert_eq!(partitions.most_in_excess(1000), Some(2));
     }
 }

@@ -20,6 +20,7 @@ impl Place {
     pub const LISTS: usize = 1 << PARTITION_SHIFT;
 
     /// `list` of `partition`, which is below [`PARTITIONS_MAX`].
+    #[inline]
     pub const fn new(partition: usize, list: List) -> Self {
         assert!(partition < PARTITIONS_MAX, "no such partition");
         let number = (partition as u16) << PARTITION_SHIFT
@@ -29,16 +30,19 @@ impl Place {
     }
 
     /// From 1 to `PARTITIONS_MAX * LISTS`.
+    #[inline]
     pub const fn number(self) -> usize {
         self.0.get() as usize
     }
 
     /// The partition.
+    #[inline]
     pub const fn partition(self) -> usize {
         (self.0.get() - 1) as usize >> PARTITION_SHIFT
     }
 
     /// The list within the partition.
+    #[inline]
     pub const fn list(self) -> List {
         let bits = self.0.get() - 1;
         let class = if bits >> CLASS_SHIFT & 1 == 0 { Class::Data } else { Class::Metadata };
@@ -51,6 +55,7 @@ impl Place {
     }
 
     /// Another list of the same partition.
+    #[inline]
     pub const fn with_list(self, list: List) -> Self {
         Self::new(self.partition(), list)
     }

@@ -485,7 +485,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         let hits = self.tenants.get_mut(charge.tenant).list_mut(ghost.list);
         hits.ghost_hits += 1;
         hits.ghost_hit_bytes += charge.bytes;
-        self.directory.forget(slot);
+        self.forget(slot);
         Some(ghost)
     }
 
@@ -563,7 +563,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
                 return Inserted { list, replaced: true, ghost, evicted };
             }
             // A resident record that was evicted for its own growth has left one meanwhile.
-            Some(Found::Ghost(slot)) => drop(self.directory.forget(slot)),
+            Some(Found::Ghost(slot)) => self.forget(slot),
             None => {}
         }
         let demand = charge.kind == Kind::Demand;
@@ -670,8 +670,8 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     /// Corrects the sums of weights.
     fn weigh(&mut self, place: Place, more: u64, less: u64) {
-        let class = place.list().class as usize;
-        let weight = &mut self.partitions.get_mut(place.partition()).weights[class];
+        let own = self.partitions.get_mut(place.partition());
+        let weight = &mut own.records[place.list().index()];
         *weight = *weight + more - less;
         self.weight = self.weight + more - less;
     }

@@ -41,12 +41,14 @@ pub enum Refused {
 
 impl Refused {
     /// Whether a record of `bytes` and its header may be taken in where one may take `limit`.
+    #[inline]
     pub(crate) fn check_size(bytes: u64, overhead: u64, limit: u64) -> Result<(), Self> {
         let cost = bytes.saturating_add(overhead);
         if cost > limit { Err(Self::TooLarge { cost, limit }) } else { Ok(()) }
     }
 
     /// Whether the index of a dataset is in range.
+    #[inline]
     pub(crate) fn check_tenant(tenant: u32) -> Result<(), Self> {
         let limit = TENANTS_MAX;
         if tenant < limit { Ok(()) } else { Err(Self::UnknownTenant { tenant, limit }) }

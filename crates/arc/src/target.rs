@@ -20,11 +20,13 @@ impl Target {
     }
 
     /// Where it stands.
+    #[inline]
     pub const fn fraction(self) -> f64 {
         self.fraction
     }
 
     /// `total` times the fraction.
+    #[inline]
     pub fn of(self, total: u64) -> f64 {
         self.fraction * total as f64
     }

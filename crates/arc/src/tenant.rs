@@ -92,6 +92,7 @@ pub(crate) struct Tenant {
 
 impl Tenant {
     /// Counts a hit on a record of `list`.
+    #[inline]
     pub fn hit(&self, list: List, first_after_prefetch: bool) {
         self.hits[list.index()].fetch_add(1, Relaxed);
         if first_after_prefetch {
@@ -99,6 +100,7 @@ impl Tenant {
         }
     }
 
+    #[inline]
     pub fn list_mut(&mut self, list: List) -> &mut ListStatistics {
         &mut self.plain.lists[list.index()]
     }
@@ -119,11 +121,13 @@ pub(crate) struct Tenants(Vec<Tenant>);
 
 impl Tenants {
     /// The tenant `index`, which has been charged before.
+    #[inline]
     pub fn get(&self, index: u32) -> &Tenant {
         &self.0[index as usize]
     }
 
     /// The tenant `index`, which is below [`TENANTS_MAX`].
+    #[inline]
     pub fn get_mut(&mut self, index: u32) -> &mut Tenant {
         assert!(index < TENANTS_MAX, "tenant {index} out of range");
         let index = index as usize;
@@ -134,6 +138,7 @@ impl Tenants {
     }
 
     /// The partition of the tenant `index`; the first if it was never charged nor assigned.
+    #[inline]
     pub fn partition(&self, index: u32) -> usize {
         self.0.get(index as usize).map_or(0, |tenant| tenant.partition.into())
     }

@@ -22,6 +22,7 @@ pub(crate) struct Touch(AtomicU64);
 
 impl Touch {
     /// First touched at `now`; `prefetched` if nobody asked for the record yet.
+    #[inline]
     pub fn new(now: Duration, prefetched: bool) -> Self {
         let flag = if prefetched { PREFETCHED } else { 0 };
         Self(AtomicU64::new(micros(now) << FIRST_SHIFT | flag))
@@ -31,6 +32,7 @@ impl Touch {
     ///
     /// That first read takes the place of the first touch. A read within `window_us` of the first
     /// touch belongs to it. Any other read sets the reference bit and counts as a hit.
+    #[inline]
     pub fn hit(&self, now: Duration, window_us: u64) -> bool {
         let now = micros(now);
         let word = self.0.load(Relaxed);
@@ -50,6 +52,7 @@ impl Touch {
     }
 
     /// Reads and clears the reference bit.
+    #[inline]
     pub fn take_reference(&mut self) -> bool {
         let word = self.0.load(Relaxed);
         self.0.store(word & !REFERENCED, Relaxed);
@@ -62,6 +65,7 @@ impl Touch {
     }
 
     /// Whether the record was prefetched and not yet read.
+    #[inline]
     pub fn prefetched(&self) -> bool {
         self.0.load(Relaxed) & PREFETCHED != 0
     }

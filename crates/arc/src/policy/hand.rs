@@ -3,7 +3,8 @@
 
 use super::{GHOST_SHARE, Giver, HAND_STEPS_MAX, Policy};
 use crate::ghost::Fingerprint;
-use crate::list::{Class, LISTS, List, Queue};
+use crate::list::{Class, List, Queue};
+use crate::partition::Partition;
 use crate::place::Place;
 use crate::record::Record;
 use crate::slab::ITEMS_MAX;
@@ -53,9 +54,20 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             place,
             prefetched: record.touch.prefetched(),
         };
+        let own = self.partitions.get_mut(place.partition());
+        own.ghost_count += 1;
+        own.ghosts[place.list().index()] += u64::from(ghost.bytes) + self.record_overhead;
         let record = self.directory.replace_by_ghost(slot, ghost);
         self.discount(&record);
         record
+    }
+
+    /// Takes a ghost out.
+    pub(super) fn forget(&mut self, slot: u32) {
+        let ghost = self.directory.forget(slot);
+        let own = self.partitions.get_mut(ghost.place.partition());
+        own.ghost_count -= 1;
+        own.ghosts[ghost.place.list().index()] -= u64::from(ghost.bytes) + self.record_overhead;
     }
 
     /// The list whose oldest record the hand looks at next; `None` if the partition holds none.
@@ -66,7 +78,8 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             return Some(list);
         }
         let balance = &self.partitions.get(partition).balance;
-        let [data, metadata] = self.partitions.get(partition).weights;
+        let [data, metadata] =
+            Class::ALL.map(|class| self.partitions.get(partition).class_weight(class));
         let over = metadata as f64 > balance.metadata().of(data + metadata);
         let first = if over { Class::Metadata } else { Class::Data };
         let lists = |class| (List::new(class, Queue::Mru), List::new(class, Queue::Mfu));
@@ -77,7 +90,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             (true, false) => Some(mru),
             (true, true) => {
                 let wanted = balance.mru(class).of(self.share(partition, class));
-                let recent = self.list_weight(Place::new(partition, mru));
+                let recent = self.partitions.get(partition).records[mru.index()];
                 Some(if recent as f64 >= wanted { mru } else { mfu })
             }
             (false, true) => Some(mfu),
@@ -88,13 +101,13 @@ impl<K: Eq, V: Clone> Policy<K, V> {
     /// A ghost of `place` was hit, which weighs `hit` bytes: moves the targets.
     pub(super) fn learn(&mut self, place: Place, hit: u64) {
         let (partition, list) = (place.partition(), place.list());
-        let ghosts = List::ALL.map(|list| self.ghost_weight(Place::new(partition, list)));
+        let ghosts = self.partitions.get(partition).ghosts;
         let (share, total) = (self.share(partition, list.class), self.room(partition));
         let balance = &mut self.partitions.get_mut(partition).balance;
         balance.learn(list, hit, &ghosts, share, total);
         if self.partitions.len() > 1 {
             let own = ghosts.iter().sum();
-            let all: u64 = (0..self.partitions.len()).map(|at| self.ghosts_weight(at)).sum();
+            let all: u64 = self.partitions.iter().map(Partition::ghosts_weight).sum();
             self.partitions.learn(partition, hit, own, all - own, self.bound());
         }
     }
@@ -106,52 +119,34 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     fn trim_ghosts_of(&mut self, partition: usize) {
         while let Some(list) = self.ghosts_in_excess(partition) {
-            let forgotten = self.directory.forget_oldest(Place::new(partition, list));
-            assert!(forgotten.is_some(), "{list:?} has no ghost to forget");
+            let oldest = self.directory.ghosts().head(Place::new(partition, list));
+            let Some(oldest) = oldest else { panic!("{list:?} has no ghost to forget") };
+            self.forget(oldest);
         }
     }
 
     /// The list with too many ghosts.
     pub(super) fn ghosts_in_excess(&self, partition: usize) -> Option<List> {
-        let ghosts: [u64; LISTS] =
-            List::ALL.map(|list| self.ghost_weight(Place::new(partition, list)));
-        let all: u64 = ghosts.iter().sum();
-        if all == 0 {
+        let own = self.partitions.get(partition);
+        if own.ghost_count == 0 {
             return None;
         }
-        let (room, memory) = (self.room(partition), self.ghost_memory_of(partition));
-        let weights = self.partitions.get(partition).weights;
+        let (room, memory) = (self.room(partition), own.ghost_count * self.ghost_overhead);
         for class in Class::ALL {
-            let share = room.saturating_sub(weights[class.other() as usize]);
+            let share = room.saturating_sub(own.class_weight(class.other()));
             let (mru, mfu) = (List::new(class, Queue::Mru), List::new(class, Queue::Mfu));
-            let (recent, frequent) = (ghosts[mru.index()], ghosts[mfu.index()]);
-            if recent > 0 && self.list_weight(Place::new(partition, mru)) + recent > share {
+            let (recent, frequent) = (own.ghosts[mru.index()], own.ghosts[mfu.index()]);
+            if recent > 0 && own.records[mru.index()] + recent > share {
                 return Some(mru);
             }
-            let remembered = weights[class as usize] + recent + frequent;
+            let remembered = own.class_weight(class) + recent + frequent;
             if recent + frequent > 0 && remembered > share.saturating_mul(2) {
                 return Some(if frequent > 0 { mfu } else { mru });
             }
         }
-        let remembered = weights[0] + weights[1] + all;
+        let remembered = own.weight() + own.ghosts_weight();
         let many = remembered > room.saturating_mul(2) || memory > (room + memory) / GHOST_SHARE;
-        many.then(|| List::ALL.into_iter().max_by_key(|list| ghosts[list.index()])).flatten()
-    }
-
-    /// Payload and headers of one list.
-    fn list_weight(&self, place: Place) -> u64 {
-        self.records().bytes(place) + self.records().items(place) * self.record_overhead
-    }
-
-    /// What the ghosts of one list weighed as records.
-    fn ghost_weight(&self, place: Place) -> u64 {
-        let ghosts = self.directory.ghosts();
-        ghosts.bytes(place) + ghosts.items(place) * self.record_overhead
-    }
-
-    /// What the ghosts of a partition weighed as records.
-    fn ghosts_weight(&self, partition: usize) -> u64 {
-        List::ALL.map(|list| self.ghost_weight(Place::new(partition, list))).iter().sum()
+        many.then(|| List::ALL.into_iter().max_by_key(|list| own.ghosts[list.index()])).flatten()
     }
 
     /// Memory of all ghosts themselves.
@@ -159,15 +154,10 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         self.directory.ghosts().len() as u64 * self.ghost_overhead
     }
 
-    fn ghost_memory_of(&self, partition: usize) -> u64 {
-        let ghosts = self.directory.ghosts();
-        let items = List::ALL.map(|list| ghosts.items(Place::new(partition, list)));
-        items.iter().sum::<u64>() * self.ghost_overhead
-    }
-
     /// What is charged to one partition, bytes.
     pub(crate) fn charged_to(&self, partition: usize) -> u64 {
-        self.partitions.get(partition).weight() + self.ghost_memory_of(partition)
+        let own = self.partitions.get(partition);
+        own.weight() + own.ghost_count * self.ghost_overhead
     }
 
     /// The capacity, or what is held if that is more: a shard may hold more than its share.
@@ -189,7 +179,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     /// The `c` of one class: what the other class leaves.
     fn share(&self, partition: usize, class: Class) -> u64 {
-        let other = self.partitions.get(partition).weights[class.other() as usize];
+        let other = self.partitions.get(partition).class_weight(class.other());
         self.room(partition).saturating_sub(other)
     }
 }

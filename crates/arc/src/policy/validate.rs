@@ -2,6 +2,7 @@
 
 use super::Policy;
 use crate::list::{Class, LISTS, List, Queue};
+use crate::partition::Partition;
 use crate::place::Place;
 
 impl<K: Eq, V: Clone> Policy<K, V> {
@@ -13,7 +14,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
         let tenants = self.tenants.iter().count();
         let mut counted = vec![[(0, 0); LISTS]; tenants];
-        let mut weights = vec![[0; 2]; self.partitions.len()];
+        let mut weights = vec![([0; LISTS], [0; LISTS], 0); self.partitions.len()];
         for slot in 0..self.records().slots() as u32 {
             let Some(record) = self.records().occupant(slot) else { continue };
             let sums = counted
@@ -25,7 +26,15 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             let weights = weights
                 .get_mut(record.place.partition())
                 .ok_or(format!("slot {slot} stands in an unknown partition"))?;
-            weights[list.class as usize] += record.bytes + self.record_overhead;
+            weights.0[list.index()] += record.bytes + self.record_overhead;
+        }
+        for slot in 0..self.directory.ghosts().slots() as u32 {
+            let Some(ghost) = self.directory.ghosts().occupant(slot) else { continue };
+            let weights = weights
+                .get_mut(ghost.place.partition())
+                .ok_or(format!("ghost {slot} stands in an unknown partition"))?;
+            weights.1[ghost.place.list().index()] += u64::from(ghost.bytes) + self.record_overhead;
+            weights.2 += 1;
         }
         for (index, (tenant, counted)) in self.tenants.iter().zip(counted).enumerate() {
             let noted = tenant.plain.lists.map(|list| (list.records, list.bytes));
@@ -33,8 +42,10 @@ impl<K: Eq, V: Clone> Policy<K, V> {
                 return Err(format!("tenant {index}: noted {noted:?}, counted {counted:?}"));
             }
         }
-        let noted: Vec<_> = self.partitions.iter().map(|partition| partition.weights).collect();
-        if noted != weights || self.weight != weights.iter().flatten().sum::<u64>() {
+        let noted = |own: &Partition| (own.records, own.ghosts, own.ghost_count);
+        let noted: Vec<_> = self.partitions.iter().map(noted).collect();
+        let weight: u64 = weights.iter().flat_map(|(records, ..)| records).sum();
+        if noted != weights || self.weight != weight {
             return Err(format!("partitions weigh {weights:?}, noted {noted:?} {}", self.weight));
         }
         for partition in 0..self.partitions.len() {
