@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
 
+use crate::behaviour::{Behaviour, PolicyKind};
 use crate::budget::Budget;
 use crate::ghost::Ghost;
 use crate::list::{Class, List};
@@ -18,6 +19,7 @@ use crate::share::{Share, ShareRefused};
 use crate::statistics::{RefusedStatistics, Statistics};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Relaxed, RwLock};
 use crate::tenant::Usage;
+use crate::tuner::{SettingStatistics, Tuner};
 
 /// Most shards of a cache.
 pub const SHARDS_MAX: usize = 256;
@@ -59,6 +61,13 @@ impl Reserved {
     const NOTHING: Self = Self(Need { bytes: 0, partition: 0 });
 }
 
+/// What was agreed with a partition.
+#[derive(Debug, Clone)]
+struct Terms {
+    share: Share,
+    behaviour: Behaviour,
+}
+
 /// A cache that many threads use at once. Time is an argument, as everywhere in this crate.
 ///
 /// A key belongs to one of a power of two of shards, each a [`Policy`] behind a reader-writer
@@ -78,11 +87,14 @@ impl Reserved {
 #[derive(Debug)]
 pub struct Cache<K, V, S = DefaultHashBuilder> {
     shards: Box<[Shard<K, V>]>,
+    capacity_bytes: AtomicU64,
+    /// What the shards together may take.
     budget: Budget,
     /// Of each partition, what its records take in all shards, and its limit.
     accounts: Box<[Budget]>,
-    /// The shares that were given, by partition.
-    shares: Mutex<Vec<Share>>,
+    /// What was agreed with each partition.
+    terms: Mutex<Vec<Terms>>,
+    options: Options,
     /// The shard that gives next.
     turn: AtomicUsize,
     refused: [AtomicU64; 4],
@@ -102,22 +114,29 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// An empty cache. A hasher with a fixed seed makes its choices repeatable.
     pub fn with_hasher(options: &Options, hasher: S) -> Self {
         let count = shard_count(options);
-        let share = Options { capacity_bytes: options.capacity_bytes / count as u64, ..*options };
+        let behaviour = Tuner::for_kind(options, count);
         let shards: Box<[_]> = (0..count)
-            .map(|_| Shard { policy: RwLock::new(Policy::new(&share)), charged: AtomicU64::new(0) })
+            .map(|_| {
+                let policy = Policy::one_of(options, count, &behaviour);
+                Shard { policy: RwLock::new(policy), charged: AtomicU64::new(0) }
+            })
             .collect();
-        let record_overhead = Policy::<K, V>::new(options).record_overhead();
-        Self {
+        let record_overhead = shards[0].policy.read().record_overhead();
+        let cache = Self {
             shards,
+            capacity_bytes: AtomicU64::new(options.capacity_bytes),
             budget: Budget::new(options.capacity_bytes),
             accounts: (0..PARTITIONS_MAX).map(|_| Budget::new(u64::MAX)).collect(),
-            shares: Mutex::new(vec![Share::FREE]),
+            terms: Mutex::new(vec![Terms { share: Share::FREE, behaviour }]),
+            options: *options,
             turn: AtomicUsize::new(0),
             refused: Default::default(),
             record_overhead,
             record_share: options.record_share.max(1),
             hasher,
-        }
+        };
+        cache.set_bounds(&cache.terms.lock());
+        cache
     }
 
     // ---- Looking -------------------------------------------------------------------------------
@@ -177,12 +196,17 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// Bound on [`Cache::charged_bytes`].
     pub fn capacity_bytes(&self) -> u64 {
-        self.budget.capacity()
+        self.capacity_bytes.load(Relaxed)
     }
 
     /// Payload, headers, ghosts and index of all shards; see [`Policy`].
     pub fn charged_bytes(&self) -> u64 {
-        self.budget.charged()
+        self.budget.charged() + self.aside_bytes()
+    }
+
+    /// What is charged for the shadows of the tuners, bytes.
+    fn aside_bytes(&self) -> u64 {
+        self.capacity_bytes().saturating_sub(self.budget.capacity())
     }
 
     /// The most payload bytes that one record may have.
@@ -195,8 +219,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         let [too_large, no_room, unknown_tenant, full] =
             self.refused.each_ref().map(|count| count.load(Relaxed));
         let mut all = Statistics {
-            capacity_bytes: self.budget.capacity(),
-            charged_bytes: self.budget.charged(),
+            capacity_bytes: self.capacity_bytes(),
+            charged_bytes: self.charged_bytes(),
             refused: RefusedStatistics { too_large, no_room, unknown_tenant, full },
             ..Statistics::default()
         };
@@ -253,7 +277,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         if let Err(refused) = Refused::check_tenant(charge.tenant) {
             return Err((self.refuse(hash, &key, refused, gone), value));
         }
-        let mut ghost = None;
+        let mut comeback = None;
         let mut evicted = Evicted::default();
         for round in 0..ROUNDS_MAX {
             let need = {
@@ -268,7 +292,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                         drop(policy);
                         return Err((self.refuse(hash, &key, refused, gone), value));
                     }
-                    ghost = policy.prepare(hash, &key, &charge, gone);
+                    comeback = policy.prepare(hash, &key, &charge, now, gone);
                 }
                 let absent = !policy.contains(hash, &key);
                 let growth = |policy: &Policy<K, V>| match absent {
@@ -278,7 +302,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 match self.reserve(shard, &mut policy, partition, growth, &mut evicted, gone) {
                     Ok(reserved) => {
                         let inserted =
-                            policy.admit(hash, key, value, charge, ghost, now, evicted, gone);
+                            policy.admit(hash, key, value, charge, comeback, now, evicted, gone);
                         self.settle(shard, &mut policy, reserved);
                         return Ok(inserted);
                     }
@@ -381,13 +405,27 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// As [`Cache::set_capacity`], and hands out the values that went, while no lock is held.
     pub fn set_capacity_with(&self, capacity_bytes: u64, mut gone: impl FnMut(V)) -> Evicted {
-        self.budget.set_capacity(capacity_bytes);
+        self.capacity_bytes.store(capacity_bytes, Relaxed);
+        self.set_bounds(&self.terms.lock());
+        self.shrink_to_fit(0, &mut gone)
+    }
+
+    /// Divides the capacity: shadows of the tuners, if they are charged, and shards.
+    fn set_bounds(&self, terms: &[Terms]) {
+        let capacity = self.capacity_bytes();
+        let tuners: Vec<&Tuner> =
+            terms.iter().filter_map(|terms| terms.behaviour.tuner()).collect();
+        let mut aside = 0;
+        if self.options.charge_overhead && !tuners.is_empty() {
+            aside = Tuner::bytes_max(capacity);
+            tuners.iter().for_each(|tuner| tuner.set_bytes_max(aside / tuners.len() as u64));
+        }
+        self.budget.set_capacity(capacity - aside);
         for shard in &self.shards {
             let mut policy = shard.policy.write();
             policy.set_bound(self.budget.capacity() / self.shards.len() as u64);
             self.settle(shard, &mut policy, Reserved::NOTHING);
         }
-        self.shrink_to_fit(0, &mut gone)
     }
 
     /// Gives a partition its share, before this returns: what is above the limit is evicted.
@@ -403,28 +441,78 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         if reserve > limit {
             return Err(ShareRefused::AboveLimit { reserve, limit });
         }
-        let mut shares = self.shares.lock();
-        let others = shares.iter().enumerate().filter(|&(number, _)| number != partition);
-        let others = others.map(|(_, other)| other.reserve_bytes).sum::<u64>();
-        let capacity = self.budget.capacity();
+        let mut terms = self.terms.lock();
+        let others = terms.iter().enumerate().filter(|&(number, _)| number != partition);
+        let others = others.map(|(_, other)| other.share.reserve_bytes).sum::<u64>();
+        let capacity = self.capacity_bytes();
         if reserve > 0 && reserve.saturating_add(others) > capacity {
             return Err(ShareRefused::Overcommitted { asked: reserve, others, capacity });
         }
-        let known = shares.len().max(partition + 1);
-        shares.resize(known, Share::FREE);
-        shares[partition] = share;
         self.accounts[partition].set_capacity(limit);
+        self.change_terms(&mut terms, partition, |terms| terms.share = share);
+        Ok(self.shrink_to_fit(partition, &mut drop))
+    }
+
+    /// Changes the rules of a partition, 0 included. What it holds stays.
+    ///
+    /// # Errors
+    /// There is no such partition.
+    pub fn set_policy(&self, partition: usize, kind: PolicyKind) -> Result<(), ShareRefused> {
+        if partition >= PARTITIONS_MAX {
+            return Err(ShareRefused::UnknownPartition { partition, limit: PARTITIONS_MAX });
+        }
+        let mut terms = self.terms.lock();
+        let present = terms.get(partition).map(|terms| terms.behaviour.kind());
+        if present != Some(kind) {
+            let behaviour = self.behaviour(kind);
+            self.change_terms(&mut terms, partition, |terms| terms.behaviour = behaviour);
+        }
+        Ok(())
+    }
+
+    fn behaviour(&self, policy: PolicyKind) -> Behaviour {
+        let options = Options { policy, ..self.options };
+        Tuner::for_kind(&options, self.shards.len())
+    }
+
+    fn change_terms(
+        &self,
+        terms: &mut Vec<Terms>,
+        partition: usize,
+        change: impl FnOnce(&mut Terms),
+    ) {
+        if partition >= terms.len() {
+            let unused = Terms { share: Share::FREE, behaviour: Behaviour::Arc };
+            terms.resize(partition, unused);
+            let behaviour = self.behaviour(self.options.policy);
+            terms.push(Terms { share: Share::FREE, behaviour });
+        }
+        change(&mut terms[partition]);
         for shard in &self.shards {
             let mut policy = shard.policy.write();
-            policy.set_share(partition, share.of_shards(self.shards.len()));
+            for (number, Terms { share, behaviour }) in terms.iter().enumerate() {
+                let share = share.of_shards(self.shards.len());
+                policy.set_partition(number, share, behaviour.clone());
+            }
             self.settle(shard, &mut policy, Reserved::NOTHING);
         }
-        Ok(self.shrink_to_fit(partition, &mut drop))
+        self.set_bounds(terms);
     }
 
     /// The shares that were given, by partition.
     pub fn shares(&self) -> Vec<Share> {
-        self.shares.lock().clone()
+        self.terms.lock().iter().map(|terms| terms.share).collect()
+    }
+
+    /// The rules of a partition and, if it has settings, what each makes of the load.
+    pub fn settings(&self, partition: usize) -> (PolicyKind, SettingStatistics) {
+        let behaviour = self.terms.lock().get(partition).map(|terms| terms.behaviour.clone());
+        let behaviour = behaviour.unwrap_or(Behaviour::Arc);
+        let statistics = match &behaviour {
+            Behaviour::Tuned(tuner) => tuner.statistics(),
+            _ => SettingStatistics::default(),
+        };
+        (behaviour.kind(), statistics)
     }
 
     /// What is charged to a partition, bytes.
@@ -444,9 +532,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// # Errors
     /// There is no such partition, or it was never given a share.
     pub fn assign(&self, tenant: u32, partition: usize) -> Result<Evicted, ShareRefused> {
-        let shares = self.shares.lock();
-        if partition >= shares.len() || tenant >= crate::TENANTS_MAX {
-            return Err(ShareRefused::UnknownPartition { partition, limit: shares.len() });
+        let terms = self.terms.lock();
+        if partition >= terms.len() || tenant >= crate::TENANTS_MAX {
+            return Err(ShareRefused::UnknownPartition { partition, limit: terms.len() });
         }
         for shard in &self.shards {
             shard.policy.write().assign_later(tenant, partition);
@@ -480,6 +568,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         let mut sum = 0;
         for (number, shard) in self.shards.iter().enumerate() {
             let policy = shard.policy.read();
+            if number == 0 {
+                policy.validate_shadows()?;
+            }
             policy.validate().map_err(|why| format!("shard {number}: {why}"))?;
             let (noted, charged) = (shard.charged.load(Relaxed), policy.charged_bytes());
             if noted != charged {

@@ -20,11 +20,13 @@
 //! ```
 
 mod balance;
+mod behaviour;
 mod budget;
 mod buffers;
 mod cache;
 mod curve;
 mod directory;
+mod duel;
 mod ghost;
 mod list;
 mod options;
@@ -40,8 +42,10 @@ mod sync;
 mod target;
 mod tenant;
 mod touch;
+mod tuner;
 
 pub use balance::CLASS_FLOOR;
+pub use behaviour::{PolicyKind, Setting};
 pub use buffers::{Arena, ArenaStatistics, Buffer, CHUNK_BYTES, OutOfMemory, PAGE_BYTES};
 pub use cache::{Cache, SHARDS_MAX};
 pub use curve::{
@@ -57,3 +61,4 @@ pub use refused::Refused;
 pub use share::{Share, ShareRefused};
 pub use statistics::{GhostStatistics, RefusedStatistics, Statistics};
 pub use tenant::{ListStatistics, TENANTS_MAX, Usage};
+pub use tuner::SettingStatistics;

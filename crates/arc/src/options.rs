@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::behaviour::PolicyKind;
 use crate::policy::RECORD_SHARE;
 
 /// A second touch within this time of the first is the same touch (OpenZFS: hz/16).
@@ -18,6 +19,8 @@ pub struct Options {
     pub correlated_window: Duration,
     /// One record may take the capacity divided by this.
     pub record_share: u64,
+    /// The rules of partition 0.
+    pub policy: PolicyKind,
     /// Whether headers, ghosts and index are charged. Off, the capacity bounds the payload only,
     /// as in papers; no cache in service should run so.
     pub charge_overhead: bool,
@@ -31,6 +34,7 @@ impl Options {
             shards: None,
             correlated_window: CORRELATED_WINDOW,
             record_share: RECORD_SHARE,
+            policy: PolicyKind::Auto,
             charge_overhead: true,
         }
     }

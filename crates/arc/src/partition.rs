@@ -2,6 +2,7 @@
 //! divide the bytes between them.
 
 use crate::balance::Balance;
+use crate::behaviour::Behaviour;
 use crate::list::{Class, LISTS};
 use crate::place::PARTITIONS_MAX;
 use crate::share::Share;
@@ -13,9 +14,10 @@ const CLAIM_FLOOR: f64 = 1.0 / (2 * PARTITIONS_MAX) as f64;
 /// Furthest that one ghost hit moves a claim.
 const CLAIM_STEP_MAX: f64 = 1.0 / 32.0;
 
-/// One partition: its targets, its share and its sums.
+/// One partition: its rules, its targets, its share and its sums.
 #[derive(Debug)]
 pub(crate) struct Partition {
+    pub behaviour: Behaviour,
     pub balance: Balance,
     pub share: Share,
     /// Part of what nobody has reserved that this partition is due.
@@ -31,8 +33,9 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    const fn new(claim: f64) -> Self {
+    const fn new(behaviour: Behaviour, claim: f64) -> Self {
         Self {
+            behaviour,
             balance: Balance::new(),
             share: Share::FREE,
             claim,
@@ -73,8 +76,9 @@ impl Partition {
 pub(crate) struct Partitions(Vec<Partition>);
 
 impl Partitions {
-    pub fn new() -> Self {
-        Self(vec![Partition::new(1.0)])
+    /// One partition, with these rules.
+    pub fn new(behaviour: Behaviour) -> Self {
+        Self(vec![Partition::new(behaviour, 1.0)])
     }
 
     #[inline]
@@ -96,14 +100,16 @@ impl Partitions {
         self.0.iter()
     }
 
-    /// Gives a partition its share. A new one claims as much as the others do on average.
-    pub fn set_share(&mut self, partition: usize, share: Share) {
+    /// Gives a partition its share and its rules. A new one claims as much as the others do on
+    /// average.
+    pub fn set(&mut self, partition: usize, share: Share, behaviour: Behaviour) {
         while self.0.len() <= partition {
             let count = (self.0.len() + 1) as f64;
             self.0.iter_mut().for_each(|other| other.claim *= (count - 1.0) / count);
-            self.0.push(Partition::new(1.0 / count));
+            self.0.push(Partition::new(Behaviour::Arc, 1.0 / count));
         }
         self.0[partition].share = share;
+        self.0[partition].behaviour = behaviour;
     }
 
     /// The bytes that a partition is due of `total`.
@@ -169,8 +175,9 @@ mod tests {
     }
 
     fn three() -> Partitions {
-        let mut partitions = Partitions::new();
-        partitions.set_share(2, Share { reserve_bytes: 300, ..Share::FREE });
+        let mut partitions = Partitions::new(Behaviour::Arc);
+        let share = Share { reserve_bytes: 300, ..Share::FREE };
+        partitions.set(2, share, Behaviour::Arc);
         partitions
     }
 
@@ -197,7 +204,7 @@ mod tests {
     #[test]
     fn who_is_furthest_above_its_due_gives() {
         let mut partitions = three();
-        assert_eq!(Partitions::new().most_in_excess(1000), Some(0));
+        assert_eq!(Partitions::new(Behaviour::Arc).most_in_excess(1000), Some(0));
         assert_eq!(partitions.most_in_excess(1000), None);
         partitions.get_mut(2).records = [200, 0, 0, 99, 0, 0];
         assert_eq!(partitions.most_in_excess(1000), Some(2), "nobody else holds anything");

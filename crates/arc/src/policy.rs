@@ -62,10 +62,12 @@
 //! that an empty policy keeps, and the table of tenants (see [`Policy::tenant_table_bytes`]).
 
 mod hand;
+mod uses;
 mod validate;
 
 use std::time::Duration;
 
+use crate::behaviour::{Behaviour, GHOSTS_MIN};
 use crate::directory::{Directory, Found};
 use crate::ghost::Ghost;
 use crate::list::{Class, LISTS, List, Queue};
@@ -76,8 +78,10 @@ use crate::record::{Charge, Kind, Location, Record};
 use crate::refused::Refused;
 use crate::share::Share;
 use crate::slab::{ITEMS_MAX, Slab};
+use crate::sync::AtomicU32;
 use crate::tenant::{Tenants, Usage};
-use crate::touch::Touch;
+use crate::touch::{Noted, Touch};
+use crate::tuner::Tuner;
 
 /// One record may take the capacity divided by this, unless [`Options::record_share`] says
 /// otherwise.
@@ -142,6 +146,7 @@ pub struct Policy<K, V> {
     capacity: u64,
     window_us: u64,
     record_share: u64,
+    charge_overhead: bool,
     record_overhead: u64,
     ghost_overhead: u64,
     directory: Directory<K, V>,
@@ -149,6 +154,19 @@ pub struct Policy<K, V> {
     tenants: Tenants,
     /// Payload and headers of all records, bytes.
     weight: u64,
+    /// What is charged besides records and ghosts, bytes.
+    aside: u64,
+    /// Counts insertions.
+    clock: u32,
+    /// See [`GHOSTS_MIN`].
+    ghosts_min: u64,
+}
+
+/// A record that came back while it was remembered, and the list it has earned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Comeback {
+    ghost: Ghost,
+    queue: Queue,
 }
 
 /// Who has to give before a record can come in.
@@ -163,17 +181,38 @@ pub(crate) enum Giver {
 impl<K: Eq, V: Clone> Policy<K, V> {
     /// An empty policy. `options.shards` has no meaning here.
     pub fn new(options: &Options) -> Self {
+        let mut policy = Self::one_of(options, 1, &Tuner::for_kind(options, 1));
+        policy.set_capacity(options.capacity_bytes, &mut Vec::new());
+        policy
+    }
+
+    /// One of `count` policies that share a capacity and a tuner.
+    pub(crate) fn one_of(options: &Options, count: usize, behaviour: &Behaviour) -> Self {
+        let count = count as u64;
+        let capacity_bytes = options.capacity_bytes / count;
+        let options = Options { capacity_bytes, ..*options };
+        let mut policy = Self::with_behaviour(&options, behaviour.clone());
+        policy.set_ghosts_min(GHOSTS_MIN / count);
+        policy
+    }
+
+    /// An empty policy whose records follow these rules.
+    pub(crate) fn with_behaviour(options: &Options, behaviour: Behaviour) -> Self {
         let charged = u64::from(options.charge_overhead);
         Self {
             capacity: options.capacity_bytes,
             window_us: options.correlated_window.as_micros() as u64,
             record_share: options.record_share.max(1),
+            charge_overhead: options.charge_overhead,
             record_overhead: charged * Directory::<K, V>::RECORD_BYTES,
             ghost_overhead: charged * Directory::<K, V>::GHOST_BYTES,
             directory: Directory::new(),
-            partitions: Partitions::new(),
+            partitions: Partitions::new(behaviour),
             tenants: Tenants::default(),
             weight: 0,
+            aside: 0,
+            clock: 0,
+            ghosts_min: GHOSTS_MIN,
         }
     }
 
@@ -188,7 +227,11 @@ impl<K: Eq, V: Clone> Policy<K, V> {
     pub fn hit(&self, hash: u64, key: &K, now: Duration) -> Option<Hit<V>> {
         let record = self.records().get(self.directory.record(hash, key)?);
         let list = record.place.list();
-        let first_after_prefetch = record.touch.hit(now, self.window_us);
+        let noted = record.touch.hit(now, self.window_us);
+        if noted != Noted::Same {
+            self.note_use(record, noted, now);
+        }
+        let first_after_prefetch = noted == Noted::First;
         self.tenants.get(record.tenant.into()).hit(list, first_after_prefetch);
         Some(Hit { value: record.value.clone(), list, first_after_prefetch })
     }
@@ -242,7 +285,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     /// What the policy takes, by the formula at the head of the module.
     pub fn charged_bytes(&self) -> u64 {
-        self.weight + self.ghost_memory()
+        self.weight + self.ghost_memory() + self.aside
     }
 
     /// Charge for the header of a resident record, bytes.
@@ -316,9 +359,9 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             dead.extend(self.remove(hash, &key));
             return Err(refused);
         }
-        let ghost = self.prepare(hash, &key, &charge, dead);
+        let comeback = self.prepare(hash, &key, &charge, now, dead);
         let evicted = self.make_room(hash, &key, charge.tenant, charge.bytes, dead);
-        Ok(self.admit(hash, key, value, charge, ghost, now, evicted, dead))
+        Ok(self.admit(hash, key, value, charge, comeback, now, evicted, dead))
     }
 
     /// Replaces a resident record's value; the record keeps its place. `false` if it is not
@@ -397,17 +440,27 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         bottom
     }
 
-    /// Gives a partition its share of the capacity; see [`Cache::set_share`](crate::Cache).
-    pub fn set_share(&mut self, partition: usize, share: Share) {
+    /// Gives a partition its share of the capacity, and its rules.
+    pub(crate) fn set_partition(&mut self, partition: usize, share: Share, behaviour: Behaviour) {
         assert!(partition < PARTITIONS_MAX, "partition {partition} out of range");
-        self.partitions.set_share(partition, share);
+        self.partitions.set(partition, share, behaviour);
         self.trim_ghosts();
     }
 
-    /// Lets a tenant's records stand in a partition from now on, those that are resident too.
-    pub fn assign(&mut self, tenant: u32, partition: usize) {
-        self.assign_later(tenant, partition);
-        self.assign_below(usize::MAX, usize::MAX, tenant);
+    /// Keeps at least so many ghosts; see [`GHOSTS_MIN`].
+    pub(crate) fn set_ghosts_min(&mut self, ghosts: u64) {
+        self.ghosts_min = ghosts;
+        self.trim_ghosts();
+    }
+
+    /// Keeps the ghosts for whose hashes `keep` holds.
+    pub(crate) fn retain_ghosts(&mut self, keep: impl Fn(u64) -> bool) {
+        for slot in (0..self.directory.ghosts().slots() as u32).rev() {
+            let ghost = self.directory.ghosts().occupant(slot);
+            if ghost.is_some_and(|ghost| !keep(ghost.hash)) {
+                self.forget(slot);
+            }
+        }
     }
 
     /// Lets records that a tenant brings in from now on stand in a partition.
@@ -436,6 +489,12 @@ impl<K: Eq, V: Clone> Policy<K, V> {
     /// Changes the bound and shrinks to it at once.
     pub fn set_capacity(&mut self, capacity_bytes: u64, dead: &mut Vec<V>) -> Evicted {
         self.set_bound(capacity_bytes);
+        if let Some(tuner) = self.partitions.get(0).behaviour.tuner()
+            && self.charge_overhead
+        {
+            self.aside = Tuner::bytes_max(capacity_bytes);
+            tuner.set_bytes_max(self.aside);
+        }
         let giver =
             |policy: &Self| (policy.charged_bytes() > policy.capacity).then_some(Giver::Any);
         self.evict_while(u64::MAX, dead, giver)
@@ -464,8 +523,10 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         hash: u64,
         key: &K,
         charge: &Charge,
+        now: Duration,
         dead: &mut Vec<V>,
-    ) -> Option<Ghost> {
+    ) -> Option<Comeback> {
+        self.note_miss(hash, charge, now);
         let slot = match self.directory.find(hash, key)? {
             Found::Ghost(slot) => slot,
             Found::Record(slot) => {
@@ -480,13 +541,14 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         let ghost = self.directory.ghosts().get(slot).ghost();
         let place = self.directory.ghosts().get(slot).place;
         if charge.kind != Kind::Prime {
-            self.learn(place, u64::from(ghost.bytes) + self.record_overhead);
+            self.learn(place, ghost.bytes + self.record_overhead);
         }
+        let queue = self.earned(slot, charge);
         let hits = self.tenants.get_mut(charge.tenant).list_mut(ghost.list);
         hits.ghost_hits += 1;
         hits.ghost_hit_bytes += charge.bytes;
         self.forget(slot);
-        Some(ghost)
+        Some(Comeback { ghost, queue })
     }
 
     /// How much a record of `bytes` under this key would add to the charge.
@@ -551,7 +613,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         key: K,
         value: V,
         charge: Charge,
-        ghost: Option<Ghost>,
+        comeback: Option<Comeback>,
         now: Duration,
         evicted: Evicted,
         dead: &mut Vec<V>,
@@ -560,6 +622,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             Some(Found::Record(slot)) => {
                 let list = self.records().get(slot).place.list();
                 self.put(hash, &key, value, charge.bytes, dead);
+                let ghost = comeback.map(|comeback| comeback.ghost);
                 return Inserted { list, replaced: true, ghost, evicted };
             }
             // A resident record that was evicted for its own growth has left one meanwhile.
@@ -567,20 +630,26 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             None => {}
         }
         let demand = charge.kind == Kind::Demand;
-        let (queue, touch) = match ghost {
-            None => (Queue::Mru, Touch::new(now, !demand)),
-            Some(ghost) if ghost.list.queue == Queue::Mfu => (Queue::Mfu, Touch::new(now, !demand)),
-            Some(ghost) if ghost.prefetched => (Queue::Mru, Touch::new(now, !demand)),
-            Some(_) if demand => (Queue::Mfu, Touch::new(now, false)),
+        let ghost = comeback.map(|comeback| comeback.ghost);
+        let touch = match ghost {
             // Read once before it was evicted: the next read is the second access.
-            Some(_) => (Queue::Mru, Touch::new(Duration::ZERO, false)),
+            Some(ghost) if !demand && !ghost.prefetched && ghost.list.queue == Queue::Mru => {
+                Touch::new(now, false).apart()
+            }
+            _ => Touch::new(now, !demand),
+        };
+        let partition = self.tenants.partition(charge.tenant);
+        let queue = match comeback {
+            Some(comeback) => comeback.queue,
+            None => self.first_queue(partition, &charge, evicted),
         };
         let list = List::new(charge.class, queue);
+        self.clock = self.clock.wrapping_add(1);
         let tenant = self.tenants.get_mut(charge.tenant);
         tenant.plain.inserts += 1;
         tenant.list_mut(list).records += 1;
         tenant.list_mut(list).bytes += charge.bytes;
-        let place = Place::new(tenant.partition.into(), list);
+        let place = Place::new(partition, list);
         self.weigh(place, charge.bytes + self.record_overhead, 0);
         self.directory.insert(Record {
             hash,
@@ -588,7 +657,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             value,
             bytes: charge.bytes,
             touch,
-            inserted_s: now.as_secs() as u32,
+            used: AtomicU32::new(self.clock),
             tenant: charge.tenant as u16,
             place,
         });

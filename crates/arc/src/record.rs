@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::list::{Class, List};
 use crate::place::Place;
 use crate::slab::Item;
+use crate::sync::{AtomicU32, Relaxed};
 use crate::touch::Touch;
 
 /// Why a record is brought in.
@@ -38,7 +39,8 @@ pub struct Location {
     pub list: List,
     /// Payload bytes.
     pub bytes: u64,
-    /// When it came into the cache, on the caller's clock, to the second.
+    /// When it came into the cache, on the caller's clock; if it was prefetched, when it was first
+    /// read.
     pub inserted_at: Duration,
     /// Accesses after the first; a burst counts once; at most 255 are counted.
     pub hits: u8,
@@ -50,6 +52,9 @@ pub struct Location {
     pub tenant: u32,
 }
 
+/// Ages are told to so many insertions, of records and of ghosts.
+pub(crate) const AGE_MAX: u32 = u32::MAX >> 1;
+
 #[derive(Debug)]
 pub(crate) struct Record<K, V> {
     pub hash: u64,
@@ -57,7 +62,8 @@ pub(crate) struct Record<K, V> {
     pub value: V,
     pub bytes: u64,
     pub touch: Touch,
-    pub inserted_s: u32,
+    /// When the record was last used, on the policy's clock.
+    pub used: AtomicU32,
     pub tenant: u16,
     pub place: Place,
 }
@@ -66,13 +72,19 @@ pub(crate) struct Record<K, V> {
 const _: () = assert!(size_of::<Option<Record<u64, u64>>>() == 48);
 
 impl<K, V> Record<K, V> {
+    /// Insertions between the record's last use and `clock`.
+    #[inline]
+    pub fn age(&self, clock: u32) -> u32 {
+        clock.wrapping_sub(self.used.load(Relaxed)) & AGE_MAX
+    }
+
     pub fn location(&self) -> Location {
         Location {
             list: self.place.list(),
             bytes: self.bytes,
-            inserted_at: Duration::from_secs(self.inserted_s.into()),
+            inserted_at: self.touch.first(),
             hits: self.touch.hits(),
-            referenced: self.touch.referenced(),
+            referenced: self.touch.turns() > 0,
             prefetched: self.touch.prefetched(),
             tenant: self.tenant.into(),
         }

@@ -3,4 +3,4 @@
 
 pub(crate) use parking_lot::{Mutex, RwLock};
 pub(crate) use std::sync::atomic::Ordering::Relaxed;
-pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize};
+pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};

@@ -4,21 +4,39 @@ use std::time::Duration;
 
 use crate::sync::{AtomicU64, Relaxed};
 
-const REFERENCED: u64 = 1;
-const PREFETCHED: u64 = 1 << 1;
-const HITS_SHIFT: u32 = 2;
-const FIRST_SHIFT: u32 = 10;
-
+/// Largest number of hits that the clock's hand gives turns for.
+pub(crate) const TURNS_MAX: u8 = 3;
 /// Largest hit count that is kept.
 pub(crate) const HITS_MAX: u8 = u8::MAX;
 
-/// One word: bit 0 the clock's reference bit, bit 1 "prefetched and not yet read", bits 2 to 9 a
-/// saturating hit count, the rest the time of the first touch in microseconds.
+const TURNS: u64 = TURNS_MAX as u64;
+const PREFETCHED: u64 = 1 << 2;
+/// Whatever the time, the next touch is another one.
+const APART: u64 = 1 << 3;
+const HITS_SHIFT: u32 = 4;
+const FIRST_SHIFT: u32 = 12;
+
+/// One word: bits 0 and 1 count hits for the clock's hand, bit 2 is "prefetched and not yet read",
+/// bit 3 is "apart", bits 4 to 11 a saturating hit count, the rest the time of the first touch in
+/// microseconds.
 ///
 /// Two hits at the same instant may count as one. The word is stored only when it changes, so
 /// that a hot record's line is shared by its readers and written by none.
 #[derive(Debug)]
 pub(crate) struct Touch(AtomicU64);
+
+/// What a hit was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Noted {
+    /// The first read of a prefetched record.
+    First,
+    /// Part of the first touch.
+    Same,
+    /// Another use, of which the clock's hand will know.
+    Again,
+    /// Another use of a record of which the hand knows enough.
+    Enough,
+}
 
 impl Touch {
     /// First touched at `now`; `prefetched` if nobody asked for the record yet.
@@ -28,40 +46,47 @@ impl Touch {
         Self(AtomicU64::new(micros(now) << FIRST_SHIFT | flag))
     }
 
-    /// Notes a read at `now`. Tells whether it was the first read of a prefetched record.
+    /// The next touch is another one, however soon it comes.
+    pub fn apart(self) -> Self {
+        Self(AtomicU64::new(self.0.load(Relaxed) | APART))
+    }
+
+    /// Notes a read at `now`.
     ///
-    /// That first read takes the place of the first touch. A read within `window_us` of the first
-    /// touch belongs to it. Any other read sets the reference bit and counts as a hit.
+    /// The first read of a prefetched record takes the place of the first touch. A read within
+    /// `window_us` of the first touch belongs to it. Any other read counts as a hit.
     #[inline]
-    pub fn hit(&self, now: Duration, window_us: u64) -> bool {
-        let now = micros(now);
+    pub fn hit(&self, now: Duration, window_us: u64) -> Noted {
         let word = self.0.load(Relaxed);
         if word & PREFETCHED != 0 {
-            self.0.store(now << FIRST_SHIFT, Relaxed);
-            return true;
+            self.0.store(micros(now) << FIRST_SHIFT, Relaxed);
+            return Noted::First;
         }
-        if now.saturating_sub(word >> FIRST_SHIFT) < window_us {
-            return false;
+        let within = window_us > 0
+            && word & APART == 0
+            && micros(now).saturating_sub(word >> FIRST_SHIFT) < window_us;
+        if within {
+            return Noted::Same;
         }
-        let counted = if hits(word) == HITS_MAX { word } else { word + (1 << HITS_SHIFT) };
-        let after = counted | REFERENCED;
-        if after != word {
-            self.0.store(after, Relaxed);
+        let turn = u64::from(word & TURNS < TURNS);
+        let hit = if hits(word) == HITS_MAX { 0 } else { 1 << HITS_SHIFT };
+        if turn + hit != 0 {
+            self.0.store(word + turn + hit, Relaxed);
         }
-        false
+        if turn != 0 { Noted::Again } else { Noted::Enough }
     }
 
-    /// Reads and clears the reference bit.
+    /// Hits that the hand has not yet taken note of, at most [`TURNS_MAX`].
     #[inline]
-    pub fn take_reference(&mut self) -> bool {
-        let word = self.0.load(Relaxed);
-        self.0.store(word & !REFERENCED, Relaxed);
-        word & REFERENCED != 0
+    pub fn turns(&self) -> u8 {
+        (self.0.load(Relaxed) & TURNS) as u8
     }
 
-    /// Whether the reference bit is set.
-    pub fn referenced(&self) -> bool {
-        self.0.load(Relaxed) & REFERENCED != 0
+    /// Leaves `turns` of them.
+    #[inline]
+    pub fn set_turns(&mut self, turns: u8) {
+        let word = self.0.load(Relaxed);
+        self.0.store(word & !TURNS | u64::from(turns) & TURNS, Relaxed);
     }
 
     /// Whether the record was prefetched and not yet read.
@@ -74,12 +99,18 @@ impl Touch {
     pub fn hits(&self) -> u8 {
         hits(self.0.load(Relaxed))
     }
+
+    /// When it was first touched, or read for the first time after a prefetch.
+    pub fn first(&self) -> Duration {
+        Duration::from_micros(self.0.load(Relaxed) >> FIRST_SHIFT)
+    }
 }
 
 const fn hits(word: u64) -> u8 {
     (word >> HITS_SHIFT) as u8
 }
 
+#[inline]
 fn micros(time: Duration) -> u64 {
     (time.as_micros() as u64) & (u64::MAX >> FIRST_SHIFT)
 }
@@ -92,38 +123,43 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn counted(touch: &Touch, at_ms: u64, window_us: u64) -> u8 {
+        touch.hit(ms(at_ms), window_us);
+        touch.turns()
+    }
+
     #[test]
     fn a_touch_within_the_window_of_the_first_is_the_same_touch() {
         let mut touch = Touch::new(ms(1000), false);
-        assert!(!touch.hit(ms(1040), 62_500));
-        assert!(!touch.hit(ms(1062), 62_500));
-        assert!(!touch.referenced());
-        assert!(!touch.hit(ms(1063), 62_500), "the window counts from the first touch");
-        assert!(touch.referenced());
-        assert_eq!(touch.hits(), 1);
-        assert!(touch.take_reference());
-        assert!(!touch.referenced());
+        assert_eq!(counted(&touch, 1040, 62_500), 0);
+        assert_eq!(counted(&touch, 1062, 62_500), 0);
+        assert_eq!(counted(&touch, 1063, 62_500), 1, "the window counts from the first touch");
+        assert_eq!((touch.hits(), touch.first()), (1, ms(1000)));
+        touch.set_turns(0);
+        assert_eq!((touch.turns(), touch.hits()), (0, 1));
+        let touch = Touch::new(ms(1000), false).apart();
+        assert_eq!(counted(&touch, 1001, 62_500), 1);
     }
 
     #[test]
     fn prefetch_and_first_read_are_one_access() {
         let touch = Touch::new(ms(0), true);
         assert!(touch.prefetched());
-        assert!(touch.hit(ms(5000), 62_500));
-        assert!(!touch.prefetched() && !touch.referenced());
-        assert!(!touch.hit(ms(5050), 62_500));
-        assert!(!touch.referenced(), "the window counts from the first read");
-        assert!(!touch.hit(ms(5100), 62_500));
-        assert!(touch.referenced());
+        assert_eq!(touch.hit(ms(5000), 62_500), Noted::First);
+        assert!(!touch.prefetched() && touch.turns() == 0);
+        assert_eq!(counted(&touch, 5050, 62_500), 0, "the window counts from the first read");
+        assert_eq!(counted(&touch, 5100, 62_500), 1);
     }
 
     #[test]
-    fn without_a_window_each_read_counts_and_the_count_saturates() {
-        let touch = Touch::new(ms(7), false);
+    fn without_a_window_each_read_counts_and_counts_saturate() {
+        let mut touch = Touch::new(ms(7), false);
         for _ in 0..300 {
             touch.hit(ms(7), 0);
         }
-        assert_eq!(touch.hits(), HITS_MAX);
-        assert!(!touch.prefetched());
+        assert_eq!((touch.hits(), touch.turns()), (HITS_MAX, TURNS_MAX));
+        assert_eq!(touch.hit(ms(7), 0), Noted::Enough);
+        touch.set_turns(1);
+        assert_eq!(touch.hit(ms(7), 0), Noted::Again);
     }
 }

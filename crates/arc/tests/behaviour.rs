@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-use arc::{Charge, Class, HAND_STEPS_MAX, Kind, List, Options, Policy, Queue};
+use arc::{Charge, Class, HAND_STEPS_MAX, Kind, List, Options, Policy, PolicyKind, Queue};
 use hashbrown::DefaultHashBuilder;
 
 const DEMAND: Charge = Charge { bytes: 1, class: Class::Data, kind: Kind::Demand, tenant: 0 };
@@ -53,7 +53,12 @@ impl Load {
 }
 
 fn unit_pages(capacity: u64) -> Options {
-    Options { correlated_window: Duration::ZERO, charge_overhead: false, ..Options::new(capacity) }
+    Options {
+        correlated_window: Duration::ZERO,
+        charge_overhead: false,
+        policy: PolicyKind::Arc,
+        ..Options::new(capacity)
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use arc::{Cache, Charge, Class, Kind, List, Options, Queue, Refused};
+use arc::{Cache, Charge, Class, Kind, List, Options, PolicyKind, Queue, Refused};
 use proptest::prelude::*;
 
 /// Hashes a `u64` to itself times an odd number, so that a test can choose shards.
@@ -47,7 +47,12 @@ const fn demand(bytes: u64) -> Charge {
 }
 
 fn four_shards(capacity: u64) -> Cache<u64, u64, Plain> {
-    let options = Options { shards: Some(4), charge_overhead: false, ..Options::new(capacity) };
+    let options = Options {
+        shards: Some(4),
+        charge_overhead: false,
+        policy: PolicyKind::Arc,
+        ..Options::new(capacity)
+    };
     Cache::with_hasher(&options, Plain(0))
 }
 

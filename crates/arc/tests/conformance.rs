@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use arc::{Charge, Class, Kind, Options, Policy};
+use arc::{Charge, Class, Kind, Options, Policy, PolicyKind};
 use hashbrown::DefaultHashBuilder;
 
 /// Greatest difference to the other implementation, points.
@@ -37,6 +37,7 @@ fn hit_ratio_percent(pages: &[u64], cache_pages: u64) -> f64 {
     let options = Options {
         correlated_window: Duration::ZERO,
         charge_overhead: false,
+        policy: PolicyKind::Arc,
         ..Options::new(cache_pages)
     };
     let hasher = DefaultHashBuilder::default();

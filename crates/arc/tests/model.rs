@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use arc::{CLASS_FLOOR, Charge, Class, Kind, List, Options, Policy, Queue};
+use arc::{CLASS_FLOOR, Charge, Class, Kind, List, Options, Policy, PolicyKind, Queue};
 use proptest::prelude::*;
 
 const WINDOW_US: u64 = 62_500;
@@ -309,7 +309,7 @@ impl Model {
                 self.ghosts[class][queue].iter().rev().map(|g| (g.bytes, g.prefetched)).collect();
             let theirs: Vec<_> = policy
                 .newest_ghosts(list)
-                .map(|ghost| (u64::from(ghost.bytes), ghost.prefetched))
+                .map(|ghost| (ghost.bytes, ghost.prefetched))
                 .collect();
             assert_eq!(theirs, mine, "ghosts of {list:?}");
             for ghost in &self.ghosts[class][queue] {
@@ -364,7 +364,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn run(charge_overhead: bool, steps: Vec<Step>) {
-    let options = Options { charge_overhead, ..Options::new(10_000) };
+    let options = Options { charge_overhead, policy: PolicyKind::Arc, ..Options::new(10_000) };
     let mut policy = Policy::<u64, u64>::new(&options);
     let mut model = Model::new(&policy);
     let mut now = Duration::from_secs(1);

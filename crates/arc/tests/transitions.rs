@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use arc::{Charge, Class, Ghost, Inserted, Kind, List, Options, Policy, Queue, Refused};
+use arc::{
+    Charge, Class, Ghost, Inserted, Kind, List, Options, Policy, PolicyKind, Queue, Refused,
+};
 
 const MRU: List = List::new(Class::Data, Queue::Mru);
 const MFU: List = List::new(Class::Data, Queue::Mfu);
@@ -16,7 +18,7 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
-    let options = Options { charge_overhead: false, ..Options::new(16) };
+    let options = Options { charge_overhead: false, policy: PolicyKind::Arc, ..Options::new(16) };
     Fixture { policy: Policy::new(&options), now: Duration::from_secs(1), dead: Vec::new() }
 }
 

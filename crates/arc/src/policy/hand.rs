@@ -2,12 +2,14 @@
 //! decide it.
 
 use super::{GHOST_SHARE, Giver, HAND_STEPS_MAX, Policy};
+use crate::behaviour::{Behaviour, GHOST_REACH, PROMOTION_HITS, Setting};
 use crate::ghost::Fingerprint;
 use crate::list::{Class, List, Queue};
 use crate::partition::Partition;
 use crate::place::Place;
 use crate::record::Record;
-use crate::slab::ITEMS_MAX;
+use crate::slab::{ITEMS_MAX, Item};
+use crate::sync::Relaxed;
 
 impl<K: Eq, V: Clone> Policy<K, V> {
     /// Evicts one record and leaves its ghost. `None` if the giver holds nothing.
@@ -19,13 +21,8 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         let mut steps = 0;
         loop {
             let place = Place::new(partition, self.next_list(partition)?);
-            let list = place.list();
             let slot = self.records().head(place)?;
-            let spared = list.queue != Queue::Uncached
-                && steps < HAND_STEPS_MAX
-                && self.directory.update(slot, |record| record.touch.take_reference());
-            if spared {
-                self.transfer(slot, place.with_list(List::new(list.class, Queue::Mfu)));
+            if steps < HAND_STEPS_MAX && self.spare(slot) {
                 steps += 1;
                 continue;
             }
@@ -40,6 +37,36 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         }
     }
 
+    /// Moves the oldest record of a list on, if it was used often enough.
+    fn spare(&mut self, slot: u32) -> bool {
+        let record = self.records().get(slot);
+        let (place, turns) = (record.place, record.touch.turns());
+        let list = place.list();
+        let setting = self.partitions.get(place.partition()).behaviour.setting();
+        let (needed, left, queue) = match (setting, list.queue) {
+            (_, Queue::Uncached) => return false,
+            (None, _) => (1, 0, Queue::Mfu),
+            (Some(Setting::Recency), queue) => (1, 0, queue),
+            (Some(_), Queue::Mru) => (PROMOTION_HITS, 0, Queue::Mfu),
+            (Some(_), Queue::Mfu) => (1, turns.saturating_sub(1), Queue::Mfu),
+        };
+        if turns >= needed {
+            self.directory.update(slot, |record| record.touch.set_turns(left));
+            self.transfer(slot, place.with_list(List::new(list.class, queue)));
+        }
+        turns >= needed
+    }
+
+    /// Lets the hand pass up to `turns` records of a list that were used.
+    pub(super) fn turn(&mut self, place: Place, turns: u32) {
+        for _ in 0..turns {
+            match self.records().head(place) {
+                Some(slot) if self.spare(slot) => {}
+                _ => break,
+            }
+        }
+    }
+
     /// Takes a record out and leaves its ghost, unless it was not to be kept.
     fn take_for_ghost(&mut self, slot: u32) -> Record<K, V> {
         let record = self.records().get(slot);
@@ -48,15 +75,16 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         if place.list().queue == Queue::Uncached || full {
             return self.take(slot);
         }
-        let ghost = Fingerprint {
-            hash: record.hash,
-            bytes: u32::try_from(record.bytes).unwrap_or(u32::MAX),
-            place,
-            prefetched: record.touch.prefetched(),
+        let (used, prefetched) = (record.used.load(Relaxed), record.touch.prefetched());
+        // Where ghosts are one queue, in the order in which they came, they stand on MRU's list.
+        let remembered = match self.partitions.get(place.partition()).behaviour {
+            Behaviour::Arc => place,
+            _ => place.with_list(List::new(place.list().class, Queue::Mru)),
         };
+        let ghost = Fingerprint::new(record.hash, record.bytes, remembered, used, prefetched);
         let own = self.partitions.get_mut(place.partition());
         own.ghost_count += 1;
-        own.ghosts[place.list().index()] += u64::from(ghost.bytes) + self.record_overhead;
+        own.ghosts[remembered.list().index()] += ghost.bytes() + self.record_overhead;
         let record = self.directory.replace_by_ghost(slot, ghost);
         self.discount(&record);
         record
@@ -67,7 +95,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         let ghost = self.directory.forget(slot);
         let own = self.partitions.get_mut(ghost.place.partition());
         own.ghost_count -= 1;
-        own.ghosts[ghost.place.list().index()] -= u64::from(ghost.bytes) + self.record_overhead;
+        own.ghosts[ghost.place.list().index()] -= ghost.bytes() + self.record_overhead;
     }
 
     /// The list whose oldest record the hand looks at next; `None` if the partition holds none.
@@ -87,14 +115,30 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         let class = if holds(first) { first } else { first.other() };
         let (mru, mfu) = lists(class);
         match (has(mru), has(mfu)) {
+            (true, true) => Some(if self.mru_gives(partition, class) { mru } else { mfu }),
             (true, false) => Some(mru),
-            (true, true) => {
-                let wanted = balance.mru(class).of(self.share(partition, class));
-                let recent = self.partitions.get(partition).records[mru.index()];
-                Some(if recent as f64 >= wanted { mru } else { mfu })
-            }
             (false, true) => Some(mfu),
             (false, false) => None,
+        }
+    }
+
+    /// Whether MRU gives rather than MFU, where both hold something.
+    fn mru_gives(&self, partition: usize, class: Class) -> bool {
+        let own = self.partitions.get(partition);
+        let mru = Place::new(partition, List::new(class, Queue::Mru));
+        let recent = own.records[mru.list().index()] as f64;
+        let share = self.share(partition, class);
+        match own.behaviour.setting() {
+            None => recent >= own.balance.mru(class).of(share),
+            Some(Setting::Recency) => {
+                let mfu = mru.with_list(List::new(class, Queue::Mfu));
+                let age = |place| {
+                    self.records().head(place).map(|slot| self.records().get(slot).age(self.clock))
+                };
+                age(mru) >= age(mfu)
+            }
+            // One record may always wait there for its next use.
+            Some(setting) => self.records().items(mru) > 1 && recent > setting.mru() * share as f64,
         }
     }
 
@@ -132,6 +176,12 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             return None;
         }
         let (room, memory) = (self.room(partition), own.ghost_count * self.ghost_overhead);
+        let heaviest = || List::ALL.into_iter().max_by_key(|list| own.ghosts[list.index()]);
+        let dear = memory > (room + memory) / GHOST_SHARE;
+        if own.behaviour.setting().is_some() {
+            let far = own.ghosts_weight() > room.saturating_mul(GHOST_REACH);
+            return (dear || far && own.ghost_count > self.ghosts_min).then(heaviest).flatten();
+        }
         for class in Class::ALL {
             let share = room.saturating_sub(own.class_weight(class.other()));
             let (mru, mfu) = (List::new(class, Queue::Mru), List::new(class, Queue::Mfu));
@@ -145,8 +195,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             }
         }
         let remembered = own.weight() + own.ghosts_weight();
-        let many = remembered > room.saturating_mul(2) || memory > (room + memory) / GHOST_SHARE;
-        many.then(|| List::ALL.into_iter().max_by_key(|list| own.ghosts[list.index()])).flatten()
+        (dear || remembered > room.saturating_mul(2)).then(heaviest).flatten()
     }
 
     /// Memory of all ghosts themselves.
@@ -162,7 +211,12 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     /// The capacity, or what is held if that is more: a shard may hold more than its share.
     pub(super) fn bound(&self) -> u64 {
-        self.capacity.max(self.charged_bytes())
+        self.capacity.max(self.charged_bytes()).saturating_sub(self.aside)
+    }
+
+    /// What there is for records and ghosts of a partition.
+    pub(super) fn bound_of(&self, partition: usize) -> u64 {
+        self.room(partition) + self.partitions.get(partition).ghost_count * self.ghost_overhead
     }
 
     /// The papers' `c`: what is there for records of a partition, which is what the others leave,
@@ -178,7 +232,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
     }
 
     /// The `c` of one class: what the other class leaves.
-    fn share(&self, partition: usize, class: Class) -> u64 {
+    pub(super) fn share(&self, partition: usize, class: Class) -> u64 {
         let other = self.partitions.get(partition).class_weight(class.other());
         self.room(partition).saturating_sub(other)
     }

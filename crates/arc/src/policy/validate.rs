@@ -1,11 +1,21 @@
 //! A recount of everything that a policy notes.
 
 use super::Policy;
+use crate::behaviour::Behaviour;
 use crate::list::{Class, LISTS, List, Queue};
 use crate::partition::Partition;
 use crate::place::Place;
+use crate::slab::Item;
 
 impl<K: Eq, V: Clone> Policy<K, V> {
+    /// Recounts the shadows of all partitions.
+    pub fn validate_shadows(&self) -> Result<(), String> {
+        self.partitions.iter().try_for_each(|partition| match &partition.behaviour {
+            Behaviour::Tuned(tuner) => tuner.validate(),
+            _ => Ok(()),
+        })
+    }
+
     /// Recounts everything: links, indexes, sums per list, tenant and partition, the ghosts'
     /// bounds.
     pub fn validate(&self) -> Result<(), String> {
@@ -33,7 +43,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             let weights = weights
                 .get_mut(ghost.place.partition())
                 .ok_or(format!("ghost {slot} stands in an unknown partition"))?;
-            weights.1[ghost.place.list().index()] += u64::from(ghost.bytes) + self.record_overhead;
+            weights.1[ghost.place.list().index()] += ghost.bytes() + self.record_overhead;
             weights.2 += 1;
         }
         for (index, (tenant, counted)) in self.tenants.iter().zip(counted).enumerate() {

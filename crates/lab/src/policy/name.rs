@@ -1,6 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use arc::PolicyKind;
+
 use super::{
     Car, Lirs, ListArc, Lru, Min, Objects, Policy, S3Fifo, Shipped, Sieve, TwoQ, WTinyLfu,
 };
@@ -25,15 +27,17 @@ pub enum PolicyName {
     Sieve,
     /// [`WTinyLfu`].
     WTinyLfu,
-    /// [`Shipped`].
+    /// [`Shipped`], with the rules of ARC.
     Arc,
+    /// [`Shipped`], with the setting that does best on a sample.
+    Auto,
     /// [`Min`].
     Min,
 }
 
 impl PolicyName {
     /// All policies, the optimum last.
-    pub const ALL: [PolicyName; 10] = [
+    pub const ALL: [PolicyName; 11] = [
         PolicyName::Lru,
         PolicyName::ListArc,
         PolicyName::Car,
@@ -43,6 +47,7 @@ impl PolicyName {
         PolicyName::Sieve,
         PolicyName::WTinyLfu,
         PolicyName::Arc,
+        PolicyName::Auto,
         PolicyName::Min,
     ];
 
@@ -57,7 +62,8 @@ impl PolicyName {
             PolicyName::S3Fifo => "s3-fifo",
             PolicyName::Sieve => "sieve",
             PolicyName::WTinyLfu => "w-tinylfu",
-            PolicyName::Arc => "arc",
+            PolicyName::Arc => PolicyKind::Arc.name(),
+            PolicyName::Auto => PolicyKind::Auto.name(),
             PolicyName::Min => "min",
         }
     }
@@ -69,7 +75,7 @@ impl PolicyName {
 
     /// Whether it is what Warmfront ships, with headers, ghosts and index of its own to charge.
     pub const fn is_shipped(self) -> bool {
-        matches!(self, PolicyName::Arc)
+        matches!(self, PolicyName::Arc | PolicyName::Auto)
     }
 
     /// An empty cache for the objects of a trace.
@@ -89,7 +95,12 @@ impl PolicyName {
             PolicyName::S3Fifo => Box::new(S3Fifo::new(capacity, objects)),
             PolicyName::Sieve => Box::new(Sieve::new(capacity, objects)),
             PolicyName::WTinyLfu => Box::new(WTinyLfu::new(capacity, objects)),
-            PolicyName::Arc => Box::new(Shipped::new(capacity, objects, charge_overhead)),
+            PolicyName::Arc => {
+                Box::new(Shipped::new(PolicyKind::Arc, capacity, objects, charge_overhead))
+            }
+            PolicyName::Auto => {
+                Box::new(Shipped::new(PolicyKind::Auto, capacity, objects, charge_overhead))
+            }
             PolicyName::Min => Box::new(Min::new(capacity, objects, trace)),
         }
     }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use arc::{Charge, Class, Kind, Options};
+use arc::{Charge, Class, Kind, Options, PolicyKind};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Policy;
@@ -20,8 +20,14 @@ pub struct Shipped {
 impl Shipped {
     /// An empty cache. With `charge_overhead` its headers, ghosts and index are paid out of
     /// `capacity`, which is then in bytes, as the objects' weights are.
-    pub fn new(capacity: u64, objects: &Objects, charge_overhead: bool) -> Shipped {
+    pub fn new(
+        policy: PolicyKind,
+        capacity: u64,
+        objects: &Objects,
+        charge_overhead: bool,
+    ) -> Shipped {
         let options = Options {
+            policy,
             correlated_window: Duration::ZERO,
             charge_overhead,
             record_share: 1,

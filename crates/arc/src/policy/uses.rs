@@ -1,0 +1,84 @@
+//! What an access says: to the shadows, to the targets, and about the list that a record earns.
+
+use std::time::Duration;
+
+use super::{Evicted, Policy};
+use crate::behaviour::{Behaviour, Setting};
+use crate::list::{List, Queue};
+use crate::place::Place;
+use crate::record::{Charge, Kind, Record};
+use crate::sync::Relaxed;
+use crate::touch::Noted;
+
+impl<K: Eq, V: Clone> Policy<K, V> {
+    /// A resident record was used, not only again within the same touch.
+    #[inline]
+    pub(super) fn note_use(&self, record: &Record<K, V>, noted: Noted, now: Duration) {
+        let behaviour = &self.partitions.get(record.place.partition()).behaviour;
+        if let Behaviour::Arc = behaviour {
+            return;
+        }
+        let stale = record.used.load(Relaxed) != self.clock;
+        if stale {
+            record.used.store(self.clock, Relaxed);
+        }
+        if let Behaviour::Tuned(tuner) = behaviour
+            && (stale || noted == Noted::Again)
+            && tuner.samples(record.hash)
+        {
+            let class = record.place.list().class;
+            let bound = self.bound_of(record.place.partition());
+            tuner.access(record.hash, record.bytes, class, now, bound, false);
+        }
+    }
+
+    /// Somebody asked for a record that is not there.
+    pub(super) fn note_miss(&self, hash: u64, charge: &Charge, now: Duration) {
+        let partition = self.tenants.partition(charge.tenant);
+        if let Behaviour::Tuned(tuner) = &self.partitions.get(partition).behaviour
+            && charge.kind == Kind::Demand
+            && tuner.samples(hash)
+        {
+            let bound = self.bound_of(partition);
+            tuner.access(hash, charge.bytes, charge.class, now, bound, true);
+        }
+    }
+
+    /// The queue that a record has earned which comes back while its ghost stands in `slot`.
+    pub(super) fn earned(&mut self, slot: u32, charge: &Charge) -> Queue {
+        let ghost = self.directory.ghosts().get(slot).ghost();
+        let demand = charge.kind == Kind::Demand;
+        let partition = self.tenants.partition(charge.tenant);
+        match self.partitions.get(partition).behaviour.setting() {
+            // ARC: a second use, wherever the first was.
+            None if ghost.list.queue == Queue::Mfu => Queue::Mfu,
+            _ if ghost.prefetched || !demand => Queue::Mru,
+            None => Queue::Mfu,
+            Some(Setting::Recency) => Queue::Mru,
+            Some(setting) => {
+                let mfu = Place::new(partition, List::new(charge.class, Queue::Mfu));
+                self.turn(mfu, setting.turns());
+                let age = self.directory.ghosts().get(slot).age(self.clock);
+                let oldest = self.records().head(mfu).map(|oldest| self.records().get(oldest));
+                match oldest {
+                    Some(oldest) if oldest.age(self.clock) < age => Queue::Mru,
+                    _ => Queue::Mfu,
+                }
+            }
+        }
+    }
+
+    /// The queue of a record of which nothing is remembered.
+    ///
+    /// While there is room, a tuned partition fills MFU: whatever comes first is as good as
+    /// anything, and MRU is too small to hold it until it is used again.
+    pub(super) fn first_queue(&self, partition: usize, charge: &Charge, evicted: Evicted) -> Queue {
+        let own = self.partitions.get(partition);
+        let Some(setting) = own.behaviour.setting() else { return Queue::Mru };
+        let mfu = List::new(charge.class, Queue::Mfu);
+        let filled = own.records[mfu.index()] as f64;
+        let room = self.share(partition, charge.class) as f64;
+        let fills = charge.kind == Kind::Demand && evicted.records == 0;
+        if fills && filled < (1.0 - setting.mru()) * room { Queue::Mfu } else { Queue::Mru }
+    }
+}
