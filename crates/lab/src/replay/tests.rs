@@ -15,7 +15,7 @@ fn rows_come_in_the_order_of_the_plan_and_requests_are_reported() {
     let rows = replay(&trace, &plan, &|requests| {
         reported.fetch_add(requests, Ordering::Relaxed);
     });
-    assert_eq!(rows.len(), 30);
+    assert_eq!(rows.len(), 3 * PolicyName::ALL.len());
     assert_eq!(plan.requests(&trace), reported.into_inner());
     for (rows, policy) in rows.chunks(3).zip(PolicyName::ALL) {
         let shapes: Vec<_> = rows
