@@ -548,16 +548,23 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         Ok(self.shrink_to_fit(partition, &mut drop))
     }
 
-    /// Evicts until the budget and the limit of a partition hold. Each turn evicts something, and
-    /// nothing comes in while they are exceeded.
+    /// Evicts until the budget and the limit of a partition hold. Nothing comes in while they are
+    /// exceeded, so each turn evicts something, unless other threads do.
     fn shrink_to_fit(&self, partition: usize, gone: &mut impl FnMut(V)) -> Evicted {
         let need = Need { bytes: 0, partition };
         let mut evicted = Evicted::default();
+        let mut waited = false;
         while !self.fits(need) {
             let before = evicted.records;
             self.relieve(need, &mut evicted, gone);
-            if evicted.records == before {
+            if evicted.records > before {
+                waited = false;
+            } else if waited {
                 break;
+            } else {
+                // What they evict is charged until they let go of their shards.
+                self.shards.iter().for_each(|shard| drop(shard.policy.write()));
+                waited = true;
             }
         }
         evicted
