@@ -2,13 +2,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::buffers::buffer::Buffer;
 use crate::buffers::chunk::{CHUNK_BYTES, Chunk, PAGE_BYTES};
 use crate::buffers::pages::PAGES;
 use crate::buffers::region::{OutOfMemory, Region};
-use crate::sync::{AtomicUsize, Relaxed};
+use crate::sync::{AtomicUsize, Mutex, Relaxed};
 
 /// Chunks that may be huge pages: a chunk that stops being one costs the kernel a mapping, of
 /// which a process may have 65,530.
@@ -276,11 +274,23 @@ mod tests {
         assert_eq!(arena.statistics(), ArenaStatistics::default());
     }
 
+    // Miri takes a microsecond and more for each byte.
+    const CASES: u32 = if cfg!(miri) { 2 } else { 64 };
+    const STEPS: usize = if cfg!(miri) { 12 } else { 80 };
+    const LONGEST_BYTES: usize = if cfg!(miri) { 20_000 } else { 700_000 };
+
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
+        #![proptest_config(ProptestConfig {
+            cases: CASES,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
         #[test]
         fn buffers_never_overlap_and_sums_hold(
-            steps in prop::collection::vec((0usize..700_000, any::<prop::sample::Index>()), 1..80)
+            steps in prop::collection::vec(
+                (0..LONGEST_BYTES, any::<prop::sample::Index>()),
+                1..STEPS,
+            )
         ) {
             let arena = Arena::new(0);
             let mut held: Vec<(u8, Buffer)> = Vec::new();

@@ -95,6 +95,11 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
         #[test]
         fn runs_are_those_of_a_plain_list(cuts in prop::collection::vec(0..=PAGES, 0..12)) {
             let mut cuts = cuts;
