@@ -166,7 +166,7 @@ fn shards_follow_the_capacity() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 200,
+        cases: ProptestConfig::default().cases.max(200),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -1,11 +1,14 @@
-//! The policy in lockstep with a naive model: plain vectors, every sum recounted every time.
+//! The policy in lockstep with a naive model: plain vectors, every sum recounted every time. After
+//! each step the lists, the ghosts, the targets, the counters and what was let go are the same.
 
 use std::time::Duration;
 
-use arc::{CLASS_FLOOR, Charge, Class, Kind, List, Options, Policy, PolicyKind, Queue};
+use arc::{CLASS_FLOOR, Charge, Class, Evicted, Inserted, Kind, List, Options, Policy};
+use arc::{PolicyKind, Queue, Usage};
 use proptest::prelude::*;
 
 const WINDOW_US: u64 = 62_500;
+const TENANTS: usize = 3;
 
 const fn hash(key: u64) -> u64 {
     key.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
@@ -40,6 +43,12 @@ struct Model {
     ghosts: [[Vec<Phantom>; 3]; 2],
     mru_target: [f64; 2],
     metadata_target: f64,
+    /// By tenant; what stands on lists is counted when it is compared.
+    usage: [Usage; TENANTS],
+    /// What the current step evicted.
+    evicted: Evicted,
+    /// Values that the current step let go.
+    dead: Vec<u64>,
 }
 
 impl Model {
@@ -52,6 +61,9 @@ impl Model {
             ghosts: Default::default(),
             mru_target: [0.0; 2],
             metadata_target: 0.25,
+            usage: Default::default(),
+            evicted: Evicted::default(),
+            dead: Vec::new(),
         }
     }
 
@@ -125,7 +137,8 @@ impl Model {
     fn evict(&mut self) {
         let uncached = (0..2).find(|&class| !self.lists[class][2].is_empty());
         if let Some(class) = uncached {
-            self.lists[class][2].remove(0);
+            let record = self.lists[class][2].remove(0);
+            self.count_eviction(&record);
             return self.trim();
         }
         loop {
@@ -144,16 +157,32 @@ impl Model {
                 self.lists[class][1].push(record);
                 continue;
             }
+            self.count_eviction(&record);
             let Record { key, bytes, prefetched, .. } = record;
             self.ghosts[class][queue].push(Phantom { key, bytes, prefetched });
             return self.trim();
         }
     }
 
-    fn get(&mut self, key: u64, now: Duration) -> Option<u64> {
+    fn count_eviction(&mut self, record: &Record) {
+        let counters = &mut self.usage[record.tenant as usize];
+        counters.evictions += 1;
+        counters.evicted_bytes += record.bytes;
+        counters.prefetch_wasted += u64::from(record.prefetched);
+        self.evicted.records += 1;
+        self.evicted.bytes += record.bytes;
+        self.dead.push(record.value);
+    }
+
+    /// Value, list, and whether it is the first read after a prefetch.
+    fn get(&mut self, key: u64, now: Duration) -> Option<(u64, List, bool)> {
         let (class, queue, at) = self.find(key)?;
         let record = &mut self.lists[class][queue][at];
         let now = now.as_micros() as u64;
+        let first = record.prefetched;
+        let counters = &mut self.usage[record.tenant as usize];
+        counters.lists[class * 3 + queue].hits += 1;
+        counters.prefetch_hits += u64::from(first);
         if record.prefetched {
             (record.prefetched, record.referenced, record.hits) = (false, false, 0);
             record.first_us = now;
@@ -161,22 +190,23 @@ impl Model {
             record.referenced = true;
             record.hits = record.hits.saturating_add(1);
         }
-        Some(record.value)
+        Some((record.value, List::ALL[class * 3 + queue], first))
     }
 
-    fn insert(&mut self, key: u64, value: u64, charge: Charge, now: Duration) -> bool {
+    fn insert(&mut self, key: u64, value: u64, charge: Charge, now: Duration) -> Option<Inserted> {
         let class = charge.class as usize;
         if charge.bytes + self.header > self.capacity / 8 {
             self.remove(key);
-            return false;
+            return None;
         }
         if let Some((old_class, queue, at)) = self.find(key) {
             let record = &self.lists[old_class][queue][at];
             if (old_class, record.tenant) != (class, charge.tenant) {
+                self.dead.push(record.value);
                 self.lists[old_class][queue].remove(at);
             }
         }
-        let ghost = self.recall(key, charge.kind);
+        let ghost = self.recall(key, &charge);
         loop {
             let growth = match self.find(key) {
                 Some((c, q, at)) => charge.bytes.saturating_sub(self.lists[c][q][at].bytes),
@@ -187,9 +217,12 @@ impl Model {
             }
             self.evict();
         }
-        if let Some((c, q, at)) = self.find(key) {
+        let found = self.find(key);
+        let queue = if let Some((c, q, at)) = found {
             let record = &mut self.lists[c][q][at];
-            (record.value, record.bytes) = (value, charge.bytes);
+            self.dead.push(std::mem::replace(&mut record.value, value));
+            record.bytes = charge.bytes;
+            q
         } else {
             self.ghosts.iter_mut().flatten().for_each(|ghosts| ghosts.retain(|g| g.key != key));
             let demand = charge.kind == Kind::Demand;
@@ -209,13 +242,20 @@ impl Model {
                 referenced: false,
                 hits: 0,
             });
-        }
+            self.usage[charge.tenant as usize].inserts += 1;
+            queue
+        };
         self.trim();
-        true
+        Some(Inserted {
+            list: List::ALL[class * 3 + queue],
+            replaced: found.is_some(),
+            ghost: None,
+            evicted: self.evicted,
+        })
     }
 
     /// Takes the ghost, learns, and returns its queue and whether it was prefetched only.
-    fn recall(&mut self, key: u64, kind: Kind) -> Option<(usize, bool)> {
+    fn recall(&mut self, key: u64, charge: &Charge) -> Option<(usize, bool)> {
         for class in 0..2 {
             for queue in 0..2 {
                 let Some(at) = self.ghosts[class][queue].iter().position(|g| g.key == key) else {
@@ -231,12 +271,15 @@ impl Model {
                 let step = hit * (other / this.max(1.0)).max(1.0) / self.room() as f64;
                 let split =
                     if class == 1 { step.min(1.0 / 32.0) } else { -(step / 5.0).min(1.0 / 32.0) };
-                if kind != Kind::Prime {
+                if charge.kind != Kind::Prime {
                     let target = &mut self.mru_target[class];
                     *target = (*target + signed).clamp(0.0, 1.0);
                     let split = self.metadata_target + split;
                     self.metadata_target = split.clamp(CLASS_FLOOR, 1.0 - CLASS_FLOOR);
                 }
+                let counters = &mut self.usage[charge.tenant as usize].lists[class * 3 + queue];
+                counters.ghost_hits += 1;
+                counters.ghost_hit_bytes += charge.bytes;
                 let prefetched = self.ghosts[class][queue].remove(at).prefetched;
                 return Some((queue, prefetched));
             }
@@ -248,30 +291,38 @@ impl Model {
         if bytes + self.header > self.capacity / 8 {
             return self.remove(key);
         }
-        while let Some((class, queue, at)) = self.find(key) {
-            let record = &mut self.lists[class][queue][at];
-            let growth = bytes.saturating_sub(record.bytes);
-            if growth == 0 {
-                (record.value, record.bytes) = (value, bytes);
-                return self.trim();
-            }
-            if self.charged() + growth <= self.capacity {
-                let record = &mut self.lists[class][queue][at];
-                (record.value, record.bytes) = (value, bytes);
-                return self.trim();
-            }
-            self.evict();
-            if self.find(key).is_none() {
-                // The policy looks for room for a whole record once its own is gone.
-                while self.charged() + bytes + self.header > self.capacity {
-                    self.evict();
+        if self.find(key).is_some() {
+            loop {
+                let growth = match self.find(key) {
+                    Some((c, q, at)) => bytes.saturating_sub(self.lists[c][q][at].bytes),
+                    // The policy looks for room for a whole record once its own is gone.
+                    None => bytes + self.header,
+                };
+                if self.charged() + growth <= self.capacity {
+                    break;
                 }
+                self.evict();
             }
         }
+        let Some((class, queue, at)) = self.find(key) else { return self.dead.push(value) };
+        let record = &mut self.lists[class][queue][at];
+        self.dead.push(std::mem::replace(&mut record.value, value));
+        record.bytes = bytes;
+        self.trim();
     }
 
     fn remove(&mut self, key: u64) {
-        self.lists.iter_mut().flatten().for_each(|list| list.retain(|r| r.key != key));
+        if let Some((class, queue, at)) = self.find(key) {
+            self.dead.push(self.lists[class][queue].remove(at).value);
+            self.trim();
+        }
+    }
+
+    fn drop_tenant(&mut self, tenant: u32) {
+        for list in self.lists.iter_mut().flatten() {
+            let gone = list.extract_if(.., |record| record.tenant == tenant);
+            self.dead.extend(gone.map(|record| record.value));
+        }
         self.trim();
     }
 
@@ -315,6 +366,14 @@ impl Model {
             for ghost in &self.ghosts[class][queue] {
                 assert_eq!(policy.ghost(hash(ghost.key)).map(|ghost| ghost.list), Some(list));
             }
+        }
+        for (tenant, mut usage) in self.usage.into_iter().enumerate() {
+            for (index, records) in self.lists.iter().flatten().enumerate() {
+                let mine = || records.iter().filter(|record| record.tenant as usize == tenant);
+                usage.lists[index].records = mine().count() as u64;
+                usage.lists[index].bytes = mine().map(|record| record.bytes).sum();
+            }
+            assert_eq!(policy.tenant(tenant as u32), usage, "tenant {tenant}");
         }
         for class in Class::ALL {
             let (mru, metadata) = policy.targets(0, class);
@@ -370,13 +429,19 @@ fn run(charge_overhead: bool, steps: Vec<Step>) {
     let mut now = Duration::from_secs(1);
     let mut dead = Vec::new();
     for (version, step) in (0u64..).zip(steps) {
+        dead.clear();
+        (model.dead, model.evicted) = Default::default();
         match step {
             Step::Get(key) => {
-                assert_eq!(policy.get(hash(key), &key, now), model.get(key, now));
+                let hit = policy.hit(hash(key), &key, now);
+                let hit = hit.map(|hit| (hit.value, hit.list, hit.first_after_prefetch));
+                assert_eq!(hit, model.get(key, now));
             }
             Step::Insert(key, charge) => {
+                let ghost = policy.ghost(hash(key));
                 let done = policy.insert(hash(key), key, version, charge, now, &mut dead);
-                assert_eq!(done.is_ok(), model.insert(key, version, charge, now));
+                let expected = model.insert(key, version, charge, now);
+                assert_eq!(done.ok(), expected.map(|inserted| Inserted { ghost, ..inserted }));
             }
             Step::Replace(key, bytes) => {
                 let done = policy.replace(hash(key), &key, version, bytes, &mut dead);
@@ -384,8 +449,7 @@ fn run(charge_overhead: bool, steps: Vec<Step>) {
                 assert_eq!(done == Ok(true), model.find(key).is_some());
             }
             Step::Remove(key) => {
-                let was = model.find(key).is_some();
-                assert_eq!(policy.remove(hash(key), &key).is_some(), was);
+                dead.extend(policy.remove(hash(key), &key));
                 model.remove(key);
             }
             Step::Demote(key) => {
@@ -393,23 +457,27 @@ fn run(charge_overhead: bool, steps: Vec<Step>) {
                 model.demote(key);
             }
             Step::SetCapacity(capacity) => {
-                policy.set_capacity(capacity, &mut dead);
+                let evicted = policy.set_capacity(capacity, &mut dead);
                 model.set_capacity(capacity);
+                assert_eq!(evicted, model.evicted);
             }
             Step::DropTenant(tenant) => {
                 policy.retain(|_, location| location.tenant != tenant, &mut dead);
-                model.lists.iter_mut().flatten().for_each(|l| l.retain(|r| r.tenant != tenant));
-                model.trim();
+                model.drop_tenant(tenant);
+                // In which order is not promised.
+                dead.sort_unstable();
+                model.dead.sort_unstable();
             }
             Step::Wait(ms) => now += Duration::from_millis(ms),
         }
+        assert_eq!(dead, model.dead);
         model.compare(&policy);
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 400,
+        cases: ProptestConfig::default().cases.max(400),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
