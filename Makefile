@@ -2,13 +2,15 @@
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test bench soak
+.PHONY: help demo test bench soak miri fuzz
 
 help:
 	@echo "make demo    real files behind a slow disk, cold and warm, in two minutes"
 	@echo "make test    everything that must hold: format, lints, all tests, on real mounts"
 	@echo "make bench   measures beside bindfs, rclone and zfs-fuse; results in docs/benchmarks.md"
 	@echo "make soak    the random tests for an hour, with new seeds"
+	@echo "make miri    the unsafe code in Miri, with 16 interleavings of its threads"
+	@echo "make fuzz    fuzzes for five minutes, from where the last run ended"
 
 demo:
 	@scripts/setup demo
@@ -27,3 +29,9 @@ bench:
 soak:
 	@scripts/setup test
 	@scripts/soak
+
+miri:
+	@scripts/miri 16
+
+fuzz:
+	@scripts/fuzz 300

@@ -15,6 +15,7 @@ mod ssdsim;
 mod vscsi;
 mod words;
 
+use std::io::BufRead;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -57,6 +58,18 @@ impl Trace {
     /// than [`REQUESTS_MAX`] requests or [`OBJECTS_MAX`] objects, or no requests.
     pub fn read(path: &Path, format: Option<Format>) -> Result<Trace, TraceError> {
         Trace::from_input(path, Input::open(path)?, format)
+    }
+
+    /// As [`Trace::read`], from anything that can be read; `path` gives it a name.
+    ///
+    /// # Errors
+    /// As [`Trace::read`].
+    pub fn from_reader(
+        path: &Path,
+        file: impl BufRead + 'static,
+        format: Option<Format>,
+    ) -> Result<Trace, TraceError> {
+        Trace::from_input(path, Input::new(path, file)?, format)
     }
 
     fn from_input(

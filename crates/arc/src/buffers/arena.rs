@@ -274,6 +274,33 @@ mod tests {
         assert_eq!(arena.statistics(), ArenaStatistics::default());
     }
 
+    #[test]
+    fn buffers_go_from_thread_to_thread() {
+        let arena = Arena::new(0);
+        let workers: Vec<_> = (1..=3_u8)
+            .map(|mark| {
+                let arena = arena.clone();
+                std::thread::spawn(move || {
+                    let mut held = arena.buffer(PAGE_BYTES).expect("memory");
+                    for pages in [1, 3, 2] {
+                        let mut buffer = arena.buffer(pages * PAGE_BYTES).expect("memory");
+                        (buffer[0], buffer[pages * PAGE_BYTES - 1]) = (mark, mark);
+                        std::thread::yield_now();
+                        assert_eq!((buffer[0], buffer[pages * PAGE_BYTES - 1]), (mark, mark));
+                        held = buffer;
+                    }
+                    held
+                })
+            })
+            .collect();
+        let held: Vec<Buffer> =
+            workers.into_iter().map(|worker| worker.join().expect("it ends")).collect();
+        assert_eq!(held.iter().map(|buffer| buffer[0]).collect::<Vec<_>>(), [1, 2, 3]);
+        drop(held);
+        assert_eq!(arena.statistics().used_bytes, 0);
+        arena.validate().expect("sums hold");
+    }
+
     // Miri takes a microsecond and more for each byte.
     const CASES: u32 = if cfg!(miri) { 2 } else { 64 };
     const STEPS: usize = if cfg!(miri) { 12 } else { 80 };

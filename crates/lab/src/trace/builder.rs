@@ -6,7 +6,8 @@ use hashbrown::hash_map::Entry;
 use super::{Sizes, Trace};
 
 /// Most requests of a trace: with 4 bytes each, and 4 more where the optimum is asked for, 2 GiB.
-pub const REQUESTS_MAX: usize = 1 << 28;
+/// Fewer while fuzzing, where a line may ask for as many again and again.
+pub const REQUESTS_MAX: usize = if cfg!(fuzzing) { 1 << 16 } else { 1 << 28 };
 
 /// Most objects of a trace: with what finds their numbers while it is read, about 2 GiB.
 pub const OBJECTS_MAX: usize = 1 << 26;
