@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use arc::{Charge, Class, Kind, Options, Policy};
+use arc::{Charge, Class, Kind, Options, Policy, Share};
 use libfuzzer_sys::fuzz_target;
 
 /// Largest capacity that an input asks for, bytes.
@@ -53,7 +53,7 @@ fn step(policy: &mut Policy<u8, u32>, bytes: &[u8], version: u32, mask: u64, now
     let before = policy.peek(hash, &key);
     let resident = policy.len();
     let mut gone = Vec::new();
-    match operation % 16 {
+    match operation % 18 {
         0..=4 => {
             let inserted = policy.insert(hash, key, version, charge, *now, &mut gone);
             let after = inserted.is_ok().then_some(version);
@@ -81,6 +81,15 @@ fn step(policy: &mut Policy<u8, u32>, bytes: &[u8], version: u32, mask: u64, now
             assert!(!policy.contains(hash, &key));
             assert_eq!(policy.len() + gone.len(), resident, "no value is lost");
         }
-        _ => *now += Duration::from_micros(size * 4),
+        15 => *now += Duration::from_micros(size * 4),
+        16 => {
+            let share = Share { reserve_bytes: size, limit_bytes: size * u64::from(detail) };
+            policy.set_share(usize::from(key & 3) + 1, share);
+        }
+        _ => {
+            // A partition is known once it has a share.
+            policy.set_share(usize::from(key & 3) + 1, Share::FREE);
+            policy.assign(charge.tenant, usize::from(key & 3) + 1);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc::{Arena, Cache, Charge, Class, Kind, Options, PAGE_BYTES, Refused};
+use arc::{Arena, Cache, Charge, Class, Kind, Options, PAGE_BYTES, Refused, Share};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread::{self, JoinHandle};
 use shuttle::{check_pct, check_random};
@@ -263,6 +263,33 @@ fn a_removed_record_is_gone_although_others_read_and_replace_it() {
         assert!(!cache.contains(&key(0, 1)));
         join([reader, writer]);
         assert!(!cache.contains(&key(0, 1)) && cache.charged_bytes() == 0);
+        settled(&cache);
+    });
+}
+
+/// A tenant gets a partition, and that a limit, while it fills the cache.
+#[test]
+fn a_limit_holds_once_it_is_given() {
+    const LIMIT: u64 = 24;
+    explore(|| {
+        let cache = cache();
+        for number in 1..=6 {
+            insert(&cache, key(number % SHARDS, 2 * number), 8, Duration::ZERO).unwrap();
+        }
+        let fill = |first: u64| {
+            move |cache: Shared| {
+                for number in first..first + 3 {
+                    insert(&cache, key(number % SHARDS, 2 * number), 3, LATER).unwrap();
+                }
+            }
+        };
+        let workers = [run(&cache, fill(10)), run(&cache, fill(20))];
+        cache.set_share(1, Share { limit_bytes: LIMIT, ..Share::FREE }).unwrap();
+        cache.assign(0, 1).unwrap();
+        assert!(cache.charged_to(1) <= LIMIT, "{} bytes", cache.charged_to(1));
+        join(workers);
+        assert!(cache.charged_to(1) <= LIMIT, "{} bytes", cache.charged_to(1));
+        assert_eq!((cache.charged_to(0), cache.charged_to(1)), (0, cache.charged_bytes()));
         settled(&cache);
     });
 }
