@@ -515,15 +515,23 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         (behaviour.kind(), statistics)
     }
 
-    /// What is charged to a partition, bytes.
+    /// What is charged to a partition, bytes. Never above its limit, but for partition 0, whose
+    /// shards are read one after the other.
     pub fn charged_to(&self, partition: usize) -> u64 {
-        self.shards
-            .iter()
-            .map(|shard| {
-                let policy = shard.policy.read();
-                if partition < policy.partitions().len() { policy.charged_to(partition) } else { 0 }
-            })
-            .sum()
+        match self.accounts.get(partition) {
+            _ if partition == 0 => self.count_charged_to(0),
+            Some(account) => account.charged(),
+            None => 0,
+        }
+    }
+
+    /// The sum over the shards.
+    fn count_charged_to(&self, partition: usize) -> u64 {
+        let held = self.shards.iter().map(|shard| {
+            let policy = shard.policy.read();
+            if partition < policy.partitions().len() { policy.charged_to(partition) } else { 0 }
+        });
+        held.sum()
     }
 
     /// Lets a tenant's records stand in a partition from now on; those that are resident move
@@ -588,6 +596,12 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         let (charged, capacity) = (self.budget.charged(), self.budget.capacity());
         if sum != charged || charged > capacity {
             return Err(format!("shards {sum} bytes, budget {charged}, capacity {capacity}"));
+        }
+        for (number, account) in self.accounts.iter().enumerate().skip(1) {
+            let (charged, counted) = (account.charged(), self.count_charged_to(number));
+            if charged != counted || charged > account.capacity() {
+                return Err(format!("partition {number}: charged {charged}, counted {counted}"));
+            }
         }
         Ok(())
     }
