@@ -152,7 +152,11 @@ fn shares_that_cannot_be_kept_are_refused_with_the_arithmetic() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn sums_and_bounds_hold_whatever_happens(
