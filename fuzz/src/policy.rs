@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use arc::{Charge, Class, Kind, Options, Policy, Share};
+use arc::{Charge, Class, Kind, Options, Policy, PolicyKind, Share};
 use libfuzzer_sys::fuzz_target;
 
 /// Largest capacity that an input asks for, bytes.
@@ -25,6 +25,7 @@ fn run(input: &[u8]) {
     let options = Options {
         charge_overhead: flags & 2 == 0,
         correlated_window: window,
+        policy: if flags & 8 == 0 { PolicyKind::Auto } else { PolicyKind::Arc },
         ..Options::new(u64::from(u16::from_be_bytes([high, low])) % CAPACITY_MAX)
     };
     let mut policy = Policy::new(&options);

@@ -440,6 +440,19 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         bottom
     }
 
+    /// Gives a partition its share of the capacity. A new one has the rules of ARC.
+    pub fn set_share(&mut self, partition: usize, share: Share) {
+        let known = partition < self.partitions.len();
+        let behaviour = known.then(|| self.partitions.get(partition).behaviour.clone());
+        self.set_partition(partition, share, behaviour.unwrap_or(Behaviour::Arc));
+    }
+
+    /// Lets a tenant's records stand in a partition from now on, those that are resident too.
+    pub fn assign(&mut self, tenant: u32, partition: usize) {
+        self.assign_later(tenant, partition);
+        self.assign_below(usize::MAX, usize::MAX, tenant);
+    }
+
     /// Gives a partition its share of the capacity, and its rules.
     pub(crate) fn set_partition(&mut self, partition: usize, share: Share, behaviour: Behaviour) {
         assert!(partition < PARTITIONS_MAX, "partition {partition} out of range");

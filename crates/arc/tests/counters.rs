@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use arc::{Cache, Charge, Class, Kind, List, ListStatistics, Options, Queue};
+use arc::{Cache, Charge, Class, Kind, List, ListStatistics, Options, PolicyKind, Queue};
 use arc::{GhostStatistics, RefusedStatistics, Statistics, Usage};
 
 const CAPACITY: u64 = 16;
@@ -95,7 +95,12 @@ struct Fixture {
 impl Fixture {
     /// The tables of two tenants exist.
     fn new() -> Self {
-        let options = Options { shards: Some(1), charge_overhead: false, ..Options::new(CAPACITY) };
+        let options = Options {
+            shards: Some(1),
+            charge_overhead: false,
+            policy: PolicyKind::Arc,
+            ..Options::new(CAPACITY)
+        };
         let it = Self { cache: Cache::new(&options), now: Duration::from_secs(1) };
         it.cache.insert(0, 0, Charge { tenant: 1, ..UNIT }, it.now).unwrap();
         it.cache.remove(&0);

@@ -4,7 +4,7 @@ use std::alloc::System;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arc::{Cache, Charge, Class, Kind, List, Options, Policy};
+use arc::{Cache, Charge, Class, Kind, List, Options, Policy, PolicyKind};
 use cap::Cap;
 
 #[global_allocator]
@@ -37,7 +37,7 @@ const fn hash(key: u64) -> u64 {
 
 /// Headers and index only: payloads are the caller's.
 fn policy_of(records: u64) -> Policy<u64, u64> {
-    let mut policy = Policy::new(&Options::new(1 << 40));
+    let mut policy = Policy::new(&arc_options(1 << 40));
     let mut dead = Vec::new();
     for key in 0..records {
         policy.insert(hash(key), key, key, NOTHING, NOW, &mut dead).unwrap();
@@ -52,6 +52,11 @@ fn overhead(records: u64) -> f64 {
     assert_eq!(policy.len() as u64, records);
     assert_eq!(policy.charged_bytes(), records * policy.record_overhead());
     bytes / records as f64 - size_of::<[u64; 2]>() as f64
+}
+
+/// No shadows, so that only records and ghosts take memory.
+const fn arc_options(capacity: u64) -> Options {
+    Options { policy: PolicyKind::Arc, ..Options::new(capacity) }
 }
 
 #[test]
@@ -69,7 +74,7 @@ fn a_record_takes_at_most_64_bytes_beside_key_and_value() {
 fn what_is_charged_for_headers_is_what_they_take() {
     const STEPS: u32 = 8;
     let _turn = turn();
-    let charged = Policy::<u64, u64>::new(&Options::new(1 << 40)).record_overhead() as f64;
+    let charged = Policy::<u64, u64>::new(&arc_options(1 << 40)).record_overhead() as f64;
     assert_eq!(charged, 16.0 + 40.0 + 10.0, "the documented formula");
     let mut sum = 0.0;
     for step in 0..STEPS {
@@ -87,7 +92,7 @@ fn a_ghost_takes_24_bytes_and_its_share_of_the_index() {
     const CAPACITY: u64 = 64 << 20;
     let _turn = turn();
     let (bytes, policy) = taken(|| {
-        let mut policy = Policy::new(&Options::new(CAPACITY));
+        let mut policy = Policy::new(&arc_options(CAPACITY));
         let mut dead = Vec::new();
         let half = CAPACITY / policy.record_overhead() / 2;
         for key in 0..half {

@@ -358,10 +358,8 @@ impl Model {
             assert_eq!(theirs, mine, "{list:?}");
             let mine: Vec<_> =
                 self.ghosts[class][queue].iter().rev().map(|g| (g.bytes, g.prefetched)).collect();
-            let theirs: Vec<_> = policy
-                .newest_ghosts(list)
-                .map(|ghost| (ghost.bytes, ghost.prefetched))
-                .collect();
+            let theirs: Vec<_> =
+                policy.newest_ghosts(list).map(|ghost| (ghost.bytes, ghost.prefetched)).collect();
             assert_eq!(theirs, mine, "ghosts of {list:?}");
             for ghost in &self.ghosts[class][queue] {
                 assert_eq!(policy.ghost(hash(ghost.key)).map(|ghost| ghost.list), Some(list));

@@ -5,14 +5,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use arc::{Cache, Charge, Class, Kind, List, ListStatistics, Options, Queue};
+use arc::{Cache, Charge, Class, Kind, List, ListStatistics, Options, PolicyKind, Queue};
 
 const MRU: List = List::new(Class::Data, Queue::Mru);
 const MFU: List = List::new(Class::Data, Queue::Mfu);
 const RECORD: Charge = Charge { bytes: 4096, class: Class::Data, kind: Kind::Demand, tenant: 0 };
 
 fn cache(capacity: u64) -> Cache<u64, ()> {
-    Cache::new(&Options { shards: Some(4), ..Options::new(capacity) })
+    let policy = PolicyKind::Arc;
+    Cache::new(&Options { shards: Some(4), policy, ..Options::new(capacity) })
 }
 
 /// `arcstats_runtime_tuning`: the ceiling is set to parts of itself, and what is reported is what
