@@ -77,7 +77,8 @@ fn the_summary_agrees_with_a_count_of_all_records() {
         let counted = counted.unwrap_or_default();
         assert_eq!((told.records, told.bytes), (counted.records, counted.bytes), "{list:?}");
     }
-    assert!(statistics.usage.list(MRU).records > 100 && statistics.usage.list(MFU).records > 100);
+    let held = [MRU, MFU].map(|list| statistics.usage.list(list).records);
+    assert!(held.iter().all(|&records| records > 20), "{held:?}");
     assert!(statistics.usage.evictions > 1000);
     let headers = statistics.usage.records() * (8 + 50);
     let ghosts: u64 = statistics.ghosts.iter().map(|ghosts| ghosts.ghosts * 34).sum();
