@@ -139,9 +139,15 @@ pub(crate) enum Command {
         /// A file under a mount point
         file: PathBuf,
     },
-    /// Set the ceiling of a mounted pool
+    /// Set the ceiling of a mounted pool, and wait until memory has been given back
     SetArcMax {
-        /// Bytes such as 4G, or a share of memory such as 25%
+        /// What it never shrinks below when others need memory: bytes or a share
+        #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
+        arc_min: Option<String>,
+        /// JSON: for programs
+        #[arg(long)]
+        json: bool,
+        /// Bytes such as 4G, a share of memory such as 25%, or auto
         size: String,
         /// Which pool
         target: Option<OsString>,
@@ -177,9 +183,13 @@ pub(crate) struct MountArguments {
     /// Set properties of the whole pool until it is unmounted
     #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_delimiter = ',')]
     pub(crate) properties: Vec<String>,
-    /// RAM that everything together may take: bytes such as 4G, or a share such as 25%
-    #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
+    /// RAM that everything together may take: bytes such as 4G, a share such as 25%, or auto
+    /// (the default): whatever the system and other processes leave
+    #[arg(long, value_name = "SIZE|PERCENT|auto", allow_hyphen_values = true)]
     pub(crate) arc_max: Option<String>,
+    /// What that never shrinks below when others need memory: bytes or a share
+    #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
+    pub(crate) arc_min: Option<String>,
     /// Refuse every change
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -207,8 +217,11 @@ pub(crate) enum PoolCommand {
         #[arg(short = 'm', long, value_name = "PATH")]
         mountpoint: Option<PathBuf>,
         /// RAM that everything together may take
-        #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
+        #[arg(long, value_name = "SIZE|PERCENT|auto", allow_hyphen_values = true)]
         arc_max: Option<String>,
+        /// What that never shrinks below when others need memory
+        #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
+        arc_min: Option<String>,
         /// Its name
         name: String,
         /// The directory that it stands in front of

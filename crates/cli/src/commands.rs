@@ -14,8 +14,8 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use daemon::{Paths, Target};
-use warmfront::{Size, parse_setting, parse_size_or_percent};
+use daemon::{ArcMax, Paths, Setting, Target};
+use warmfront::{Size, SizeError, parse_setting, parse_size_or_percent};
 
 use crate::arguments::{Arguments, Command};
 use crate::failure::{Failure, Result};
@@ -53,8 +53,12 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Status { form, target } => status::status(paths, form, target.as_deref())?,
         Command::Why { form, file } => why::why(paths, form, &file)?,
-        Command::SetArcMax { size, target } => {
-            status::set_ceiling(paths, &size, target.as_deref())?;
+        Command::SetArcMax { arc_min, json, size, target } => {
+            let setting = Setting {
+                arc_max: ceiling("SIZE", &size)?,
+                arc_min: arc_min.as_deref().map(floor).transpose()?,
+            };
+            status::set_ceiling(paths, setting, json, target.as_deref())?;
         }
         Command::Doctor { json, target } => return doctor::doctor(paths, json, target.as_deref()),
         Command::Lab(command) => lab::run(command)?,
@@ -93,7 +97,15 @@ fn settings(words: &[String]) -> Result<BTreeMap<String, String>> {
     Ok(settings)
 }
 
-/// Reads the value of `--arc-max`.
-fn ceiling(text: &str) -> Result<Size> {
-    parse_size_or_percent(text).map_err(|error| Failure::usage(format!("--arc-max: {error}")))
+/// Reads a ceiling, the value of an argument of this name.
+fn ceiling(argument: &str, text: &str) -> Result<ArcMax> {
+    text.parse().map_err(|error: SizeError| {
+        let auto = if matches!(error, SizeError::NotASize { .. }) { ", or auto" } else { "" };
+        Failure::usage(format!("{argument}: {error}{auto}"))
+    })
+}
+
+/// Reads the value of `--arc-min`.
+fn floor(text: &str) -> Result<Size> {
+    parse_size_or_percent(text).map_err(|error| Failure::usage(format!("--arc-min: {error}")))
 }

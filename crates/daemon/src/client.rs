@@ -6,8 +6,9 @@ use crate::error::ControlError;
 use crate::line::{Connection, LineError};
 use crate::paths::Paths;
 use crate::protocol::{
-    Change, Changed, CurveReport, DatasetRow, Descriptor, Prime, PrimeProgress, PrimeReport,
-    PropertyRow, RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX, Statistics, Status, Why,
+    CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime, PrimeProgress,
+    PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX, Setting,
+    Statistics, Status, Why,
 };
 use crate::socket::connect;
 
@@ -152,13 +153,13 @@ impl Client {
         }
     }
 
-    /// Sets the ceiling and returns what it is now, in bytes.
+    /// Sets the ceiling, and returns when memory has been given back.
     ///
     /// # Errors
     /// As [`call`](Client::call).
-    pub fn set_ceiling(&self, bytes: u64) -> Result<u64, ControlError> {
-        match self.call(Request::SetCeiling { bytes })? {
-            Response::Ceiling { bytes } => Ok(bytes),
+    pub fn set_ceiling(&self, setting: Setting) -> Result<CeilingSet, ControlError> {
+        match self.call(Request::SetCeiling(setting))? {
+            Response::Ceiling(done) => Ok(done),
             _ => Err(self.wrong_answer()),
         }
     }

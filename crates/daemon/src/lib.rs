@@ -35,7 +35,10 @@ mod unmount;
 mod wire_path;
 
 pub use background::{DAEMON_ARGUMENT, mount_in_background, run_daemon};
-pub use ceiling::{CEILING_BYTES_MIN, LimitSource, MemoryLimit, ceiling_bytes, memory_limit};
+pub use ceiling::{
+    ArcMax, Bounds, CEILING_BYTES_MIN, CeilingError, LimitSource, MemoryLimit, Reading, Room,
+    Setting, Sources, memory_limit,
+};
 pub use checks::PlaceError;
 pub use client::Client;
 pub use error::ControlError;

@@ -13,9 +13,9 @@ use storage::{
     Capabilities, Clock, DirectoryOptions, DirectoryOrigin, Origin, RealClock, SlowModel,
     SlowOrigin, ThreadPool,
 };
-use warmfront::{Datasets, HumanSize, Memory, Pool, PoolOptions};
+use warmfront::{Datasets, HumanSize, Pool, PoolOptions};
 
-use crate::ceiling::{CEILING_BYTES_MIN, ceiling_bytes, memory_limit};
+use crate::ceiling::{ArcMax, Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
 use crate::change::pool_name_from;
 use crate::checks::Places;
 use crate::descriptor::{self, Announced};
@@ -68,7 +68,7 @@ pub(crate) struct Prepared {
     settings: Option<PathBuf>,
     datasets: Datasets,
     places: Places,
-    ceiling_bytes: u64,
+    ceiling: Setting,
     read_only: bool,
     allow_other: bool,
     slow: Option<SlowModel>,
@@ -89,10 +89,9 @@ impl Prepared {
             .transpose()
             .map_err(|error| MountError::SlowModel(error.to_string()))?;
         let arc_max = request.arc_max.or(settings.and_then(|all| all.arc_max));
-        let ceiling_bytes = ceiling_bytes(arc_max);
-        if ceiling_bytes < CEILING_BYTES_MIN {
-            return Err(MountError::Ceiling(ceiling_bytes));
-        }
+        let arc_min = request.arc_min.or(settings.and_then(|all| all.arc_min));
+        let ceiling = Setting { arc_max: arc_max.unwrap_or_default(), arc_min };
+        ceiling.bounds(&memory_limit())?;
         let read_only = request.read_only || settings.is_some_and(|all| all.read_only);
         let allow_other = request.allow_other || settings.is_some_and(|all| all.allow_other);
         let origin = match (&request.source, settings) {
@@ -133,7 +132,7 @@ impl Prepared {
             settings,
             datasets,
             places,
-            ceiling_bytes,
+            ceiling,
             read_only,
             allow_other,
             slow,
@@ -154,12 +153,16 @@ impl Prepared {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let origin = self.origin(&clock)?;
         let mut warnings = self.warnings(origin.capabilities());
+        let keeper = Keeper::new(Sources::system(), self.ceiling).map_err(|error| match error {
+            KeeperError::Ceiling(error) => MountError::Ceiling(error),
+            KeeperError::System(error) => system("watch the memory")(error),
+        })?;
         let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
         let options = PoolOptions {
             name: self.pool.clone(),
             origin,
             datasets: self.datasets,
-            memory: Memory::new(self.ceiling_bytes),
+            memory: keeper.memory().clone(),
             clock,
             spawn: Arc::new(spawn),
             read_only: self.read_only,
@@ -200,6 +203,7 @@ impl Prepared {
             paths: self.paths,
             descriptor: descriptor.clone(),
             pool: pool.clone(),
+            keeper: keeper.clone(),
             read_only: self.read_only,
             slow: self.slow.map(|model| model.to_string()),
             warnings: warnings.clone(),
@@ -222,9 +226,16 @@ impl Prepared {
         let signals = watch(signals, service.clone()).map_err(system("start a thread"))?;
         let mut notes = self.places.notes;
         notes.append(&mut warnings);
-        let mounted = Mounted { descriptor, ceiling_bytes: self.ceiling_bytes, notes };
+        let mounted = Mounted {
+            descriptor,
+            ceiling_bytes: keeper.memory().ceiling_bytes(),
+            ceiling_setting: self.ceiling.arc_max.to_string(),
+            notes,
+        };
+        let watch = keeper.start().map_err(system("start a thread that watches the memory"))?;
         Ok(Running {
             mounted,
+            _watch: watch,
             session,
             signals,
             _server: server,
@@ -249,12 +260,17 @@ impl Prepared {
 
     fn warnings(&self, capabilities: Capabilities) -> Vec<String> {
         let mut warnings = Vec::new();
-        let limit = memory_limit().bytes;
-        if limit > 0 && self.ceiling_bytes > limit / 100 * CEILING_PERCENT_WARN {
+        let limit = memory_limit();
+        let share = limit.bytes / 100 * CEILING_PERCENT_WARN;
+        if let Ok(bounds) = self.ceiling.bounds(&limit)
+            && self.ceiling.arc_max != ArcMax::Auto
+            && (1..bounds.floor_bytes).contains(&share)
+        {
             warnings.push(format!(
-                "the ceiling of {} leaves little of the {} of memory to others; lower --arc-max",
-                HumanSize(self.ceiling_bytes),
-                HumanSize(limit)
+                "the ceiling of {} leaves little of the {} of memory to others; lower --arc-max, \
+                 or let it be auto",
+                HumanSize(bounds.floor_bytes),
+                HumanSize(limit.bytes)
             ));
         }
         if !capabilities.contains(Capabilities::DIRECT) {
@@ -363,6 +379,7 @@ impl Drop for Attached {
 #[derive(Debug)]
 pub(crate) struct Running {
     mounted: Mounted,
+    _watch: Watch,
     session: Arc<fuse::Session>,
     signals: Handle,
     _attached: Attached,

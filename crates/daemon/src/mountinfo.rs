@@ -55,7 +55,8 @@ pub fn mounted_at<'a>(mounts: &'a [MountEntry], path: &Path) -> Option<&'a Mount
     mounts.iter().rev().find(|mount| mount.mountpoint == path)
 }
 
-fn parse(text: &[u8]) -> Vec<MountEntry> {
+/// The mounts of a `/proc/PID/mountinfo`.
+pub(crate) fn parse(text: &[u8]) -> Vec<MountEntry> {
     text.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 

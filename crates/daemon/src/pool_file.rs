@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 use toml_edit::{DocumentMut, Item, Table, value};
-use warmfront::{DatasetError, Datasets, Properties, Property, Size, parse_size_or_percent};
+use warmfront::{DatasetError, Datasets, Properties, Property, Size, SizeError};
 
+use crate::ceiling::ArcMax;
 use crate::change;
 use crate::paths::{Paths, PathsError, replace_file};
 use crate::protocol::Change;
@@ -85,8 +86,10 @@ pub struct Settings {
     pub origin: PathBuf,
     /// Where it is mounted unless told otherwise.
     pub mountpoint: Option<PathBuf>,
-    /// The ceiling; 25 % of the memory if absent.
-    pub arc_max: Option<Size>,
+    /// The ceiling; `auto` if absent.
+    pub arc_max: Option<ArcMax>,
+    /// What the ceiling never shrinks below.
+    pub arc_min: Option<Size>,
     /// Whether every change is refused.
     pub read_only: bool,
     /// Whether other users may use the mount.
@@ -106,8 +109,10 @@ pub struct NewPool {
     pub origin: PathBuf,
     /// Where it is mounted unless told otherwise.
     pub mountpoint: Option<PathBuf>,
-    /// The ceiling; 25 % of the memory if absent.
-    pub arc_max: Option<Size>,
+    /// The ceiling; `auto` if absent.
+    pub arc_max: Option<ArcMax>,
+    /// What the ceiling never shrinks below.
+    pub arc_min: Option<Size>,
     /// Properties of the pool's own dataset.
     pub properties: BTreeMap<String, String>,
 }
@@ -132,6 +137,7 @@ struct Raw {
     origin: Spanned<String>,
     mountpoint: Option<Spanned<String>>,
     arc_max: Option<Spanned<toml::Value>>,
+    arc_min: Option<Spanned<toml::Value>>,
     #[serde(default)]
     read_only: bool,
     #[serde(default)]
@@ -288,7 +294,8 @@ fn parse(name: &str, text: &str) -> Result<Settings, Fault> {
     Ok(Settings {
         origin: absolute(&raw.origin)?,
         mountpoint: raw.mountpoint.as_ref().map(absolute).transpose()?,
-        arc_max: raw.arc_max.map(read_size).transpose()?,
+        arc_max: raw.arc_max.map(|size| read_size("arc_max", size)).transpose()?,
+        arc_min: raw.arc_min.map(read_floor).transpose()?,
         read_only: raw.read_only,
         allow_other: raw.allow_other,
         slow: raw.slow,
@@ -310,19 +317,30 @@ fn absolute(text: &Spanned<String>) -> Result<PathBuf, Fault> {
     }
 }
 
-fn read_size(size: Spanned<toml::Value>) -> Result<Size, Fault> {
+fn read_size(key: &str, size: Spanned<toml::Value>) -> Result<ArcMax, Fault> {
     let span = size.span();
     let read = match size.get_ref() {
-        toml::Value::Integer(bytes) => {
-            u64::try_from(*bytes).map(Size::Bytes).map_err(|_| "a size is not negative".to_string())
-        }
-        toml::Value::String(text) => parse_size_or_percent(text).map_err(|error| error.to_string()),
+        toml::Value::Integer(bytes) => u64::try_from(*bytes)
+            .map(|bytes| ArcMax::Size(Size::Bytes(bytes)))
+            .map_err(|_| "a size is not negative".to_string()),
+        toml::Value::String(text) => text.parse().map_err(|error: SizeError| error.to_string()),
         other => Err(format!("a size is text or a number, not {}", other.type_str())),
     };
     read.map_err(|message| Fault {
         span,
-        message: format!("arc_max: {message}; expected a size such as \"4G\" or \"25%\""),
+        message: format!("{key}: {message}; expected a size such as \"4G\" or \"25%\""),
     })
+}
+
+fn read_floor(size: Spanned<toml::Value>) -> Result<Size, Fault> {
+    let span = size.span();
+    match read_size("arc_min", size)? {
+        ArcMax::Size(size) => Ok(size),
+        ArcMax::Auto => {
+            let message = "arc_min: expected a size such as \"1G\" or \"5%\", not auto".to_string();
+            Err(Fault { span, message })
+        }
+    }
 }
 
 fn read_dataset(
@@ -390,11 +408,15 @@ fn template(pool: &NewPool) -> Result<DocumentMut, PoolFileError> {
         Some(path) => (set, text(path)?),
         None => (unset, "\"/fast\"".to_string()),
     };
-    let (size_mark, arc_max) = match pool.arc_max {
-        Some(Size::Bytes(bytes)) => (set, bytes.to_string()),
-        Some(Size::Percent(percent)) => (set, format!("\"{percent}%\"")),
-        None => (unset, "\"25%\"".to_string()),
+    let (max_mark, arc_max) = match pool.arc_max {
+        Some(arc_max) => (set, arc_max),
+        None => (unset, ArcMax::Auto),
     };
+    let (min_mark, arc_min) = match pool.arc_min {
+        Some(size) => (set, size),
+        None => (unset, Size::Percent(5.0)),
+    };
+    let arc_min = ArcMax::Size(arc_min);
     let name = toml::Value::String(pool.name.clone());
     let origin = text(&pool.origin)?;
     let mut properties = String::new();
@@ -417,8 +439,13 @@ fn template(pool: &NewPool) -> Result<DocumentMut, PoolFileError> {
          # Where `warmfront mount` puts it when no other place is given.\n\
          {mount_mark}mountpoint = {mountpoint}\n\
          \n\
-         # The bytes of RAM that everything together may take: \"4G\", or a share of the memory.\n\
-         {size_mark}arc_max = {arc_max}\n\
+         # The bytes of RAM that everything together may take: \"4G\", a share of the memory such\n\
+         # as \"25%\", or \"auto\": whatever the system and other processes leave.\n\
+         {max_mark}arc_max = \"{arc_max}\"\n\
+         \n\
+         # When others need memory it shrinks no further than to this. By default 1/32 of the\n\
+         # memory under auto; a ceiling in bytes or percent shrinks only if this is set.\n\
+         {min_mark}arc_min = \"{arc_min}\"\n\
          \n\
          # Refuse every change.\n\
          # read_only = true\n\

@@ -14,6 +14,7 @@ pub use warmfront::{
     CurveReport, PrimeProgress, PrimeReport, PropertyRow, Source, Statistics, Why,
 };
 
+pub use crate::ceiling::{ArcMax, Setting};
 use crate::wire_path;
 
 /// The version of this protocol. Both sides must have the same.
@@ -80,11 +81,8 @@ pub enum Request {
     },
     /// Fills the cache on purpose: [`Response::PrimeProgress`], at last [`Response::Primed`].
     Prime(Prime),
-    /// Sets the ceiling: [`Response::Ceiling`].
-    SetCeiling {
-        /// In bytes.
-        bytes: u64,
-    },
+    /// Sets the ceiling, and waits until memory has been given back: [`Response::Ceiling`].
+    SetCeiling(Setting),
     /// Unmounts and ends the daemon: [`Response::Unmounted`] or [`Response::Busy`].
     Unmount {
         /// Take the mount out of the tree of names at once, and end when its last file is closed.
@@ -121,10 +119,7 @@ pub enum Response {
     /// Priming has ended.
     Primed(PrimeReport),
     /// The ceiling is set.
-    Ceiling {
-        /// In bytes.
-        bytes: u64,
-    },
+    Ceiling(CeilingSet),
     /// The mount is gone; the daemon ends.
     Unmounted,
     /// The mount is in use, and stays.
@@ -276,6 +271,8 @@ pub struct Status {
     pub log: Option<PathBuf>,
     /// The bytes of RAM that everything together may take.
     pub ceiling_bytes: u64,
+    /// How that came about.
+    pub ceiling: CeilingStatus,
     /// Resident bytes of the daemon.
     pub resident_bytes: u64,
     /// Whether every change is refused.
@@ -292,6 +289,69 @@ pub struct Status {
     pub datasets: BTreeMap<String, BTreeMap<String, u64>>,
     /// What is not as it should be.
     pub warnings: Vec<String>,
+}
+
+/// How the ceiling came about.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CeilingStatus {
+    /// What was asked for: `auto`, a size or a share of the memory.
+    pub setting: String,
+    /// The ceiling now.
+    pub bytes: u64,
+    /// It never shrinks below this.
+    pub floor_bytes: u64,
+    /// It never grows above this.
+    pub most_bytes: u64,
+    /// The memory that this process can have.
+    pub memory_bytes: u64,
+    /// What bounds that.
+    pub memory_source: String,
+    /// What `auto` leaves free.
+    pub buffer_bytes: u64,
+    /// What can still be had without harm to other processes.
+    pub available_bytes: u64,
+    /// The last change.
+    pub last_change: Option<CeilingChange>,
+    /// How often it was lowered.
+    pub shrinks: u64,
+    /// How often it was raised.
+    pub grows: u64,
+    /// The files through which the kernel tells of memory pressure.
+    pub pressure_sources: Vec<String>,
+    /// What could not be read, and what counts instead.
+    pub notes: Vec<String>,
+}
+
+/// A change of the ceiling.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CeilingChange {
+    /// Before.
+    pub from_bytes: u64,
+    /// After.
+    pub to_bytes: u64,
+    /// Why, for people.
+    pub reason: String,
+    /// How long ago.
+    pub seconds_ago: f64,
+}
+
+/// What became of a new setting of the ceiling.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CeilingSet {
+    /// What was asked for.
+    pub setting: String,
+    /// The ceiling before.
+    pub before_bytes: u64,
+    /// The ceiling now.
+    pub bytes: u64,
+    /// What was resident of the daemon before.
+    pub resident_before_bytes: u64,
+    /// What is resident now.
+    pub resident_bytes: u64,
+    /// Whether what is resident fits under the ceiling, but for 32 MiB for the process itself.
+    pub is_given_back: bool,
+    /// How long it took.
+    pub elapsed_seconds: f64,
 }
 
 /// A process that keeps a mount in use.

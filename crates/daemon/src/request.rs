@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use warmfront::{EngineError, HumanSize, PropertyError, Size};
+use warmfront::{EngineError, PropertyError, Size};
 
-use crate::ceiling::CEILING_BYTES_MIN;
+use crate::ceiling::{ArcMax, CeilingError};
 use crate::checks::PlaceError;
 use crate::lock::LockError;
 use crate::paths::{Paths, PathsError};
@@ -49,8 +49,10 @@ pub struct MountRequest {
     pub mountpoint: Option<PathBuf>,
     /// Properties of the pool's own dataset, until it is unmounted.
     pub properties: Vec<(String, String)>,
-    /// The ceiling; by default what the pool's settings say, else 25 % of the memory.
-    pub arc_max: Option<Size>,
+    /// The ceiling; by default what the pool's settings say, else `auto`.
+    pub arc_max: Option<ArcMax>,
+    /// What the ceiling never shrinks below; by default what the pool's settings say.
+    pub arc_min: Option<Size>,
     /// Refuse every change.
     pub read_only: bool,
     /// Let other users use the mount.
@@ -66,6 +68,8 @@ pub struct Mounted {
     pub descriptor: Descriptor,
     /// The bytes of RAM that everything together may take.
     pub ceiling_bytes: u64,
+    /// What was asked for: `auto`, a size or a share of the memory.
+    pub ceiling_setting: String,
     /// What was done or is not as it should be, for people.
     pub notes: Vec<String>,
 }
@@ -101,12 +105,9 @@ pub enum MountError {
     /// There is no model of that name.
     #[error("{0}")]
     SlowModel(String),
-    /// The ceiling leaves no room to work.
-    #[error(
-        "a ceiling of {} is too small; give at least {}", HumanSize(*.0),
-        HumanSize(CEILING_BYTES_MIN)
-    )]
-    Ceiling(u64),
+    /// The ceiling makes no sense here.
+    #[error(transparent)]
+    Ceiling(#[from] CeilingError),
     /// The origin does not answer.
     #[error("the origin {} cannot be used: {error}", path.display())]
     Origin {

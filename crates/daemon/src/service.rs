@@ -1,16 +1,16 @@
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use std::{fs, ops::ControlFlow};
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
 use warmfront::{Dataset, DatasetError, EngineError, Pool, PrimeRequest};
 
-use crate::ceiling::CEILING_BYTES_MIN;
+use crate::ceiling::{Keeper, Sources};
 use crate::change;
 use crate::error::is_usage;
 use crate::holders::holders_of;
@@ -19,7 +19,7 @@ use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
 use crate::protocol::{
     Change, Changed, DatasetRow, Descriptor, Prime, PrimeProgress, Refusal, Request, Response,
-    Status,
+    Statistics, Status,
 };
 
 /// Between two reports of progress.
@@ -33,6 +33,7 @@ pub(crate) struct Service {
     pub paths: Paths,
     pub descriptor: Descriptor,
     pub pool: Arc<Pool>,
+    pub keeper: Arc<Keeper>,
     pub read_only: bool,
     pub slow: Option<String>,
     pub warnings: Vec<String>,
@@ -50,7 +51,7 @@ impl Service {
             Request::Ping => Response::Pong,
             Request::Info => Response::Info(self.descriptor.clone()),
             Request::Status => Response::Status(Box::new(self.status())),
-            Request::Statistics => Response::Statistics(self.pool.statistics()),
+            Request::Statistics => Response::Statistics(self.statistics()),
             Request::Get { dataset } => match self.pool.datasets().get(&dataset) {
                 Ok(rows) => Response::Properties(rows),
                 Err(error) => refused_dataset(&error),
@@ -73,14 +74,10 @@ impl Service {
                     Err(error) => refused_dataset(&error),
                 }
             }
-            Request::SetCeiling { bytes } if bytes < CEILING_BYTES_MIN => {
-                let least = warmfront::HumanSize(CEILING_BYTES_MIN);
-                refused(format!("the ceiling must be at least {least}"), true)
-            }
-            Request::SetCeiling { bytes } => {
-                self.pool.memory().set_ceiling_bytes(bytes);
-                Response::Ceiling { bytes: self.pool.memory().ceiling_bytes() }
-            }
+            Request::SetCeiling(setting) => match self.keeper.set(setting) {
+                Ok(done) => Response::Ceiling(done),
+                Err(error) => refused(error.to_string(), true),
+            },
             Request::Unmount { lazy } => self.unmount(lazy),
             Request::Prime(_) => refused("priming needs a connection of its own".into(), true),
         }
@@ -171,8 +168,24 @@ impl Service {
         })
     }
 
+    /// The pool's counters, and those of its ceiling.
+    fn statistics(&self) -> Statistics {
+        let mut statistics = self.pool.statistics();
+        let ceiling = self.keeper.status();
+        let counters = [
+            ("c_min", ceiling.floor_bytes),
+            ("memory_all_bytes", ceiling.memory_bytes),
+            ("memory_available_bytes", ceiling.available_bytes),
+            ("ceiling_shrinks", ceiling.shrinks),
+            ("ceiling_grows", ceiling.grows),
+        ];
+        statistics.counters.extend(counters.map(|(name, value)| (name.to_string(), value)));
+        statistics
+    }
+
     fn status(&self) -> Status {
-        let statistics = self.pool.statistics();
+        let statistics = self.statistics();
+        let ceiling = self.keeper.status();
         let mut warnings = self.warnings.clone();
         let errors = statistics.counters.get("origin_errors").copied().unwrap_or(0);
         if errors > 0 {
@@ -189,8 +202,9 @@ impl Service {
             is_detached: !self.is_in_tree(),
             settings,
             log,
-            ceiling_bytes: self.pool.memory().ceiling_bytes(),
-            resident_bytes: resident_bytes(),
+            ceiling_bytes: ceiling.bytes,
+            ceiling,
+            resident_bytes: Sources::system().resident_bytes(),
             read_only: self.read_only,
             slow: self.slow.clone(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
@@ -296,11 +310,4 @@ pub(crate) fn refused(message: String, is_usage: bool) -> Response {
 
 fn refused_dataset(error: &DatasetError) -> Response {
     refused(error.to_string(), is_usage(error))
-}
-
-/// Resident bytes of this process.
-fn resident_bytes() -> u64 {
-    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
 }

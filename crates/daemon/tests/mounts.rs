@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use daemon::protocol::{Change, Changed, Prime, Request, Response, Source};
 use daemon::{
-    ControlError, DAEMON_ARGUMENT, MountError, MountRequest, MountSource, Mounted, NewPool, Paths,
-    Target, Unmounted, create_dataset, create_pool, destroy_pool, list_pools, mount_in_background,
-    mount_in_foreground, mounted_at, mounts, run_daemon, unmount,
+    ArcMax, ControlError, DAEMON_ARGUMENT, MountError, MountRequest, MountSource, Mounted, NewPool,
+    Paths, Setting, Target, Unmounted, create_dataset, create_pool, destroy_pool, list_pools,
+    mount_in_background, mount_in_foreground, mounted_at, mounts, run_daemon, unmount,
 };
 use warmfront::Size;
 
@@ -85,6 +85,7 @@ fn foreground(top: &Path) -> ExitCode {
         mountpoint: Some(top.join("fast")),
         properties: Vec::new(),
         arc_max: None,
+        arc_min: None,
         read_only: true,
         allow_other: false,
         slow: None,
@@ -126,7 +127,8 @@ impl Place {
             source: MountSource::Directory(self.slow.clone()),
             mountpoint: Some(self.fast.clone()),
             properties: Vec::new(),
-            arc_max: Some(Size::Bytes(64 << 20)),
+            arc_max: Some(ArcMax::Size(Size::Bytes(64 << 20))),
+            arc_min: None,
             read_only: false,
             allow_other: false,
             slow: None,
@@ -455,8 +457,9 @@ fn targets_are_found(place: &Place) {
     assert_eq!((why.size, why.records_cached), (300_000, 0));
     let missing = client.why(Path::new("missing")).expect_err("it is not").to_string();
     assert!(missing.contains("missing does not exist"), "{missing}");
-    assert_eq!(client.set_ceiling(32 << 20).expect("a ceiling"), 32 << 20);
-    assert!(client.set_ceiling(1).expect_err("too small").is_usage());
+    let setting = |bytes| Setting { arc_max: ArcMax::Size(Size::Bytes(bytes)), arc_min: None };
+    assert_eq!(client.set_ceiling(setting(32 << 20)).expect("a ceiling").bytes, 32 << 20);
+    assert!(client.set_ceiling(setting(1)).expect_err("too small").is_usage());
     assert!(matches!(client.call(Request::Info), Ok(Response::Info(_))));
     place.unmount();
 }
@@ -546,7 +549,11 @@ fn what_cannot_be_mounted_is_told(place: &Place) {
     fails(MountRequest { source: directory("none"), ..request() }, false, "does not exist");
     fails(MountRequest { source: directory("slow/file"), ..request() }, false, "not a directory");
     fails(MountRequest { slow: Some("tape".into()), ..request() }, true, "hdd, nfs, s3");
-    fails(MountRequest { arc_max: Some(Size::Bytes(1)), ..request() }, true, "at least 8M");
+    fails(
+        MountRequest { arc_max: Some(ArcMax::Size(Size::Bytes(1))), ..request() },
+        true,
+        "at least 8M",
+    );
     let property = vec![("prefech".to_string(), "all".to_string())];
     fails(MountRequest { properties: property, ..request() }, true, "`prefetch`");
     fails(MountRequest { mountpoint: None, ..request() }, true, "Give a mount point");

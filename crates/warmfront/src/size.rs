@@ -4,11 +4,23 @@ use serde::{Deserialize, Serialize};
 
 /// A size that could not be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a size; write a number with a unit, such as 131072, 128K, 4.5G{}",
-    if *.percent { " or 25%" } else { "" })]
-pub struct SizeError {
-    text: String,
-    percent: bool,
+#[non_exhaustive]
+pub enum SizeError {
+    /// Not a number, or one that does not fit into 64 bits.
+    #[error("`{text}` is not a size; write a number with a unit, such as 131072, 128K, 4.5G{}",
+        if *.percent { " or 25%" } else { "" })]
+    NotASize {
+        /// What was given.
+        text: String,
+        /// Whether a share would have been taken.
+        percent: bool,
+    },
+    /// A share of more than the whole.
+    #[error("`{text}` is more than the memory there is; give at most 100%")]
+    MoreThanAll {
+        /// What was given.
+        text: String,
+    },
 }
 
 /// A size, or a share of the memory there is.
@@ -29,7 +41,7 @@ const UNITS: [(&str, u32); 6] = [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p
 /// # Errors
 /// When it is not a size, or does not fit into 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
-    let error = || SizeError { text: text.to_string(), percent: false };
+    let error = || SizeError::NotASize { text: text.to_string(), percent: false };
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(lower.len());
     let (number, unit) = lower.split_at(digits);
@@ -51,12 +63,13 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
 /// # Errors
 /// As [`parse_size`]; a share must lie above 0 and at most at 100.
 pub fn parse_size_or_percent(text: &str) -> Result<Size, SizeError> {
-    let error = || SizeError { text: text.to_string(), percent: true };
+    let error = || SizeError::NotASize { text: text.to_string(), percent: true };
     let Some(number) = text.trim().strip_suffix('%') else {
         return parse_size(text).map(Size::Bytes).map_err(|_| error());
     };
     match number.trim().parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(Size::Percent(percent)),
+        Ok(percent) if percent > 100.0 => Err(SizeError::MoreThanAll { text: text.to_string() }),
         _ => Err(error()),
     }
 }
@@ -125,6 +138,8 @@ mod tests {
         for text in ["0%", "101%", "x%", "%"] {
             assert!(parse_size_or_percent(text).is_err(), "{text}");
         }
+        let error = parse_size_or_percent("120%").expect_err("more than all");
+        assert!(error.to_string().contains("more than the memory"), "{error}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use daemon::{LimitSource, Paths, Target, memory_limit};
+use daemon::{Paths, Setting, Sources, Target};
 use serde::Serialize;
 use warmfront::HumanSize;
 
@@ -217,34 +217,30 @@ impl Machine {
     }
 
     fn memory(&self) -> Finding {
-        let limit = memory_limit();
-        let source = match &limit.source {
-            LimitSource::Machine => "of the machine".to_string(),
-            LimitSource::ControlGroup(path) => format!("by the control group {}", path.display()),
+        let reading = Sources::below(&self.root).read();
+        let auto = Setting::default();
+        let (limit, available) = (reading.memory(), reading.available_bytes());
+        let [bounds, ceiling] =
+            [auto.bounds(&limit).map(|bounds| bounds.floor_bytes), auto.ceiling_bytes(&reading)];
+        let (Ok(floor), Ok(ceiling)) = (bounds, ceiling) else {
+            let advice = "give --arc-max in bytes, such as --arc-max 1G";
+            return finding("memory", Verdict::Warn, "cannot be told", Some(advice));
         };
-        let available = self
-            .read("/proc/meminfo")
-            .and_then(|text| {
-                let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-                line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()
-            })
-            .map_or(limit.bytes, |kib| kib * 1024);
-        let ceiling = limit.bytes / 4;
-        let found = format!(
-            "{} {source}, {} available; the default ceiling is {}",
+        let mut found = format!(
+            "{} by {}, {} available; --arc-max auto begins with {}",
             HumanSize(limit.bytes),
+            limit.source,
             HumanSize(available),
             HumanSize(ceiling)
         );
-        match available < ceiling {
-            true => finding(
-                "memory",
-                Verdict::Warn,
-                found,
-                Some("less is free than the default ceiling: give a smaller --arc-max"),
-            ),
-            false => finding("memory", Verdict::Ok, found, None),
-        }
+        reading.notes.iter().for_each(|note| found.push_str(&format!("; {note}")));
+        let advice = match (ceiling <= floor, reading.notes.is_empty()) {
+            (true, _) => Some("little is free: the cache has its floor only, --arc-min raises it"),
+            (_, false) => Some("make these files readable, or give the ceiling in bytes"),
+            _ => None,
+        };
+        let verdict = if advice.is_some() { Verdict::Warn } else { Verdict::Ok };
+        finding("memory", verdict, found, advice)
     }
 
     fn pressure(&self) -> Finding {

@@ -6,7 +6,7 @@ use warmfront::HumanSize;
 
 use crate::arguments::MountArguments;
 use crate::bars::coloured;
-use crate::commands::{ceiling, settings};
+use crate::commands::{ceiling, floor, settings};
 use crate::failure::Result;
 use crate::format::print;
 
@@ -16,7 +16,8 @@ pub(crate) fn mount(paths: &Paths, arguments: MountArguments) -> Result<()> {
         source: MountSource::parse(paths, &arguments.source),
         mountpoint: arguments.mountpoint,
         properties: settings(&arguments.properties)?.into_iter().collect(),
-        arc_max: arguments.arc_max.as_deref().map(ceiling).transpose()?,
+        arc_max: arguments.arc_max.as_deref().map(|text| ceiling("--arc-max", text)).transpose()?,
+        arc_min: arguments.arc_min.as_deref().map(floor).transpose()?,
         read_only: arguments.read_only,
         allow_other: arguments.allow_other,
         slow: arguments.slow,
@@ -42,7 +43,10 @@ fn greeting(mounted: &Mounted) -> String {
         ("pool", what.pool.clone()),
         ("origin", what.origin.display().to_string()),
         ("mounted at", mountpoint.to_string()),
-        ("ceiling", format!("{ceiling} of RAM for everything together")),
+        (
+            "ceiling",
+            format!("{ceiling} of RAM for everything together ({})", mounted.ceiling_setting),
+        ),
         ("look at it", format!("warmfront arcstat 1 {mountpoint}")),
         ("", format!("warmfront status {mountpoint}")),
         ("unmount", format!("warmfront unmount {mountpoint}")),

@@ -5,7 +5,7 @@ use daemon::{NewPool, Paths, PoolFileError, PoolRow, Target, mounted_at, mounts}
 use serde::Serialize;
 
 use crate::arguments::PoolCommand;
-use crate::commands::{ceiling, settings, status};
+use crate::commands::{ceiling, floor, settings, status};
 use crate::failure::{Failure, Result};
 use crate::format::{Form, json, print};
 use crate::table::Table;
@@ -35,12 +35,13 @@ impl PoolJson {
 
 pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
     match command {
-        PoolCommand::Create { properties, mountpoint, arc_max, name, origin } => {
+        PoolCommand::Create { properties, mountpoint, arc_max, arc_min, name, origin } => {
             let pool = NewPool {
                 name,
                 origin,
                 mountpoint,
-                arc_max: arc_max.as_deref().map(ceiling).transpose()?,
+                arc_max: arc_max.as_deref().map(|text| ceiling("--arc-max", text)).transpose()?,
+                arc_min: arc_min.as_deref().map(floor).transpose()?,
                 properties: settings(&properties)?,
             };
             let file = daemon::create_pool(paths, &pool)?;

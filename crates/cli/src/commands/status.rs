@@ -2,13 +2,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write;
 
+use daemon::protocol::CeilingStatus;
 use daemon::protocol::Status;
-use daemon::{Paths, Target, ceiling_bytes};
-use warmfront::{HumanSize, parse_size_or_percent};
+use daemon::{Paths, Setting, Target};
+use warmfront::HumanSize;
 
 use crate::bars::{bar, coloured, is_unicode};
 use crate::commands::target;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::format::{Form, count, json, percent, print, seconds};
 use crate::table::Table;
 
@@ -38,6 +39,10 @@ fn script(status: &Status, form: Form) -> String {
         ("origin", status.origin.display().to_string()),
         ("mountpoint", status.mountpoint.display().to_string()),
         ("ceiling", form.size(status.ceiling_bytes)),
+        ("ceiling_setting", status.ceiling.setting.clone()),
+        ("floor", form.size(status.ceiling.floor_bytes)),
+        ("available", form.size(status.ceiling.available_bytes)),
+        ("pressure_sources", status.ceiling.pressure_sources.join(",")),
         ("resident", form.size(status.resident_bytes)),
         ("uptime_seconds", format!("{:.0}", status.uptime_seconds)),
     ];
@@ -46,20 +51,68 @@ fn script(status: &Status, form: Form) -> String {
     facts.chain(counters).collect()
 }
 
-/// Sets the ceiling of a mounted pool.
-pub(crate) fn set_ceiling(paths: &Paths, size: &str, text: Option<&OsStr>) -> Result<()> {
-    let parsed = parse_size_or_percent(size).map_err(Failure::usage)?;
-    let bytes = ceiling_bytes(Some(parsed));
-    if bytes < daemon::CEILING_BYTES_MIN {
-        let least = HumanSize(daemon::CEILING_BYTES_MIN);
-        return Err(Failure::usage(format!(
-            "`{size}` is too small a ceiling; give at least {least}"
-        )));
-    }
+/// Sets the ceiling of a mounted pool, and says what came of it.
+pub(crate) fn set_ceiling(
+    paths: &Paths,
+    setting: Setting,
+    as_json: bool,
+    text: Option<&OsStr>,
+) -> Result<()> {
     let target = target(paths, text)?;
-    let now = target.client()?.set_ceiling(bytes)?;
-    print(&format!("the ceiling of pool {} is {}\n", target.pool, HumanSize(now)));
+    let done = target.client()?.set_ceiling(setting)?;
+    if as_json {
+        print(&json(&done));
+        return Ok(());
+    }
+    let [before, now, resident_before, resident] =
+        [done.before_bytes, done.bytes, done.resident_before_bytes, done.resident_bytes]
+            .map(HumanSize);
+    let mut text = format!(
+        "the ceiling of pool {} is {now} ({}); it was {before}\n\
+         resident: {resident}; before {resident_before}, {} ms ago\n",
+        target.pool,
+        done.setting,
+        (done.elapsed_seconds * 1000.0).ceil()
+    );
+    if !done.is_given_back {
+        text.push_str("reads under way still hold some of what is to be given back\n");
+    }
+    print(&text);
     Ok(())
+}
+
+/// How the ceiling came about.
+fn ceiling_lines(ceiling: &CeilingStatus) -> Vec<(&'static str, String)> {
+    let mut setting = ceiling.setting.clone();
+    if ceiling.floor_bytes < ceiling.most_bytes {
+        let [floor, most] = [ceiling.floor_bytes, ceiling.most_bytes].map(HumanSize);
+        let _ = write!(setting, ", between {floor} and {most}");
+    }
+    let [all, available, buffer] =
+        [ceiling.memory_bytes, ceiling.available_bytes, ceiling.buffer_bytes].map(HumanSize);
+    let memory = format!(
+        "{all} by {}, {available} available, {buffer} to be left free",
+        ceiling.memory_source
+    );
+    let mut lines = vec![("set to", setting), ("memory", memory)];
+    if let Some(change) = &ceiling.last_change {
+        let [from, to] = [change.from_bytes, change.to_bytes].map(HumanSize);
+        let text = format!(
+            "from {from} to {to} {} ago: {}; {} shrinks, {} grows",
+            seconds(change.seconds_ago),
+            change.reason,
+            count(ceiling.shrinks),
+            count(ceiling.grows)
+        );
+        lines.push(("changed", text));
+    }
+    let told = match ceiling.pressure_sources.is_empty() {
+        true => "not told by the kernel".to_string(),
+        false => ceiling.pressure_sources.join(", "),
+    };
+    lines.push(("pressure", told));
+    lines.extend(ceiling.notes.iter().map(|note| ("", note.clone())));
+    lines
 }
 
 fn people(status: &Status) -> String {
@@ -116,6 +169,8 @@ fn people(status: &Status) -> String {
             ),
         ),
     ];
+    let after_ceiling = lines.iter().position(|(label, _)| *label == "in it").unwrap_or(0);
+    lines.splice(after_ceiling..after_ceiling, ceiling_lines(&status.ceiling));
     if let Some(slow) = &status.slow {
         lines.insert(2, ("slowed to", slow.clone()));
     }

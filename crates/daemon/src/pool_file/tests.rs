@@ -19,7 +19,8 @@ impl Place {
             name: "tank".into(),
             origin: "/slow \"x\"".into(),
             mountpoint: None,
-            arc_max: Some(Size::Percent(12.5)),
+            arc_max: Some(ArcMax::Size(Size::Percent(12.5))),
+            arc_min: Some(Size::Bytes(64 << 20)),
             properties,
         };
         PoolFile::create(&self.paths, &pool).expect("a new pool")
@@ -61,7 +62,8 @@ fn a_new_file_explains_itself_and_reads_back() {
         assert!(file.text.contains(&format!("#   {} = ", property.name)), "{}", file.text);
     }
     assert_eq!(file.settings.origin, Path::new("/slow \"x\""));
-    assert_eq!(file.settings.arc_max, Some(Size::Percent(12.5)));
+    assert_eq!(file.settings.arc_max, Some(ArcMax::Size(Size::Percent(12.5))));
+    assert_eq!(file.settings.arc_min, Some(Size::Bytes(64 << 20)));
     assert_eq!(value_of(&file, "tank", "prefetch"), ("none".into(), Source::Local));
     assert_eq!(PoolFile::names(&place.paths).expect("listed"), ["tank"]);
     let again = NewPool { name: "tank".into(), ..NewPool::default() };
@@ -142,6 +144,8 @@ fn mistakes_are_told_with_their_place() {
         ("mountpoint = \"fast\"\n", "tank.toml:3:14:", "absolute"),
         ("arc_max = \"lots\"\n", "tank.toml:3:11:", "expected a size such as"),
         ("arc_max = [1]\n", "tank.toml:3:11:", "array"),
+        ("arc_max = \"120%\"\n", "tank.toml:3:11:", "more than the memory"),
+        ("arc_min = \"auto\"\n", "tank.toml:3:11:", "not auto"),
         ("read_only = 7\n", "tank.toml:3:13:", "expected a boolean"),
         ("[datasets.\"tank\"]\nprefetch = \"nnone\"\n", "tank.toml:4:12:", "all|metadata|none"),
         ("[datasets.\"tank\"]\nprefech = \"none\"\n", "tank.toml:4:1:", "did you mean `prefetch`"),

@@ -227,6 +227,19 @@ pub(crate) const COLUMNS: &[Column] = &[
     column!("meta", "RAM for metadata", Kind::Size("metadata_size")),
     column!("c", "RAM that the ARC may take at present", Kind::Size("c")),
     column!("avail", "RAM left below the ceiling", Kind::Available),
+    column!("cmax", "the ceiling: RAM that everything together may take", Kind::Size("c_max")),
+    column!("cmin", "what the ceiling never shrinks below", Kind::Size("c_min")),
+    column!(
+        "free",
+        "memory that can still be had without harm to other processes",
+        Kind::Size("memory_available_bytes")
+    ),
+    column!(
+        "shrnk",
+        "times a second that the ceiling was lowered",
+        Kind::Rate(&["ceiling_shrinks"])
+    ),
+    column!("grow", "times a second that the ceiling was raised", Kind::Rate(&["ceiling_grows"])),
 ];
 
 impl Column {

@@ -1,0 +1,310 @@
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+use warmfront::{HumanSize, Memory};
+
+use crate::allocator;
+use crate::ceiling::governor::{Change, Governor, buffer_bytes};
+use crate::ceiling::pressure::{Pressure, Woken, bell, ring};
+use crate::ceiling::setting::{CeilingError, Setting};
+use crate::ceiling::sources::{Reading, Sources};
+use crate::protocol::{CeilingChange, CeilingSet, CeilingStatus};
+
+/// What the process may take beyond the ceiling: its code, stacks and buffers of requests.
+const PROCESS_BYTES_MAX: u64 = 32 << 20;
+
+/// Longest wait for memory that reads under way still hold.
+const GIVEN_BACK_MAX: Duration = Duration::from_secs(2);
+/// Between two looks whether it has been given back.
+const GIVEN_BACK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Least time between two looks, however often the kernel tells of pressure.
+const LOOK_PAUSE: Duration = Duration::from_millis(10);
+
+/// Between two times that the general allocator is made to give back what it keeps.
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Keeps the ceiling of a [`Memory`] where it should be.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    memory: Arc<Memory>,
+    sources: Sources,
+    bell: OwnedFd,
+    stopping: AtomicBool,
+    started: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    setting: Setting,
+    governor: Governor,
+    last_change: Option<(Instant, Change)>,
+    trimmed: Option<Instant>,
+    shrinks: u64,
+    grows: u64,
+    pressure_sources: Vec<String>,
+    pressure_notes: Vec<String>,
+}
+
+impl Keeper {
+    /// A memory with the ceiling that `setting` means at this moment.
+    ///
+    /// # Errors
+    /// When the setting makes no sense here, or the system gives no eventfd.
+    pub fn new(sources: Sources, setting: Setting) -> Result<Arc<Keeper>, KeeperError> {
+        let reading = sources.read();
+        let governor = Governor::new(setting.bounds(&reading.memory())?, &reading);
+        let state = State {
+            setting,
+            last_change: None,
+            trimmed: None,
+            shrinks: 0,
+            grows: 0,
+            pressure_sources: Vec::new(),
+            pressure_notes: Vec::new(),
+            governor,
+        };
+        Ok(Arc::new(Keeper {
+            memory: Memory::new(state.governor.ceiling_bytes()),
+            sources,
+            bell: bell()?,
+            stopping: AtomicBool::new(false),
+            started: Instant::now(),
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// What it keeps.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// Begins to watch, on a thread of its own.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn start(self: &Arc<Self>) -> io::Result<Watch> {
+        let pressure = Pressure::probe(&self.sources);
+        self.tell(&pressure);
+        for note in self.sources.read().notes.iter().chain(pressure.notes()) {
+            tracing::info!("{note}");
+        }
+        let keeper = self.clone();
+        let name = "ceiling".to_string();
+        let thread =
+            std::thread::Builder::new().name(name).spawn(move || keeper.watch(pressure))?;
+        Ok(Watch { keeper: self.clone(), thread: Some(thread) })
+    }
+
+    /// Changes the setting, and returns when what no longer fits has been given back to the
+    /// system.
+    ///
+    /// # Errors
+    /// When the setting makes no sense here; then nothing has changed.
+    pub fn set(&self, setting: Setting) -> Result<CeilingSet, CeilingError> {
+        let reading = self.sources.read();
+        let bounds = setting.bounds(&reading.memory())?;
+        let started = Instant::now();
+        let resident_before_bytes = self.sources.resident_bytes();
+        let mut state = self.state.lock();
+        let change = state.governor.set_bounds(bounds, &reading);
+        state.setting = setting;
+        state.trimmed = None;
+        let (before_bytes, bytes) = (change.from_bytes, change.to_bytes);
+        self.carry_out(&mut state, change);
+        drop(state);
+        ring(&self.bell);
+        let resident_bytes = match bytes < before_bytes {
+            true => self.wait_until_given_back(bytes),
+            false => self.sources.resident_bytes(),
+        };
+        Ok(CeilingSet {
+            setting: setting.arc_max.to_string(),
+            before_bytes,
+            bytes,
+            resident_before_bytes,
+            resident_bytes,
+            is_given_back: resident_bytes <= bytes + PROCESS_BYTES_MAX,
+            elapsed_seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> CeilingStatus {
+        let reading = self.sources.read();
+        let state = self.state.lock();
+        let memory = reading.memory();
+        let bounds = state.governor.bounds();
+        let last_change = state.last_change.as_ref().map(|(at, change)| CeilingChange {
+            from_bytes: change.from_bytes,
+            to_bytes: change.to_bytes,
+            reason: change.reason.to_string(),
+            seconds_ago: at.elapsed().as_secs_f64(),
+        });
+        let mut notes = reading.notes.clone();
+        notes.extend(state.pressure_notes.iter().cloned());
+        CeilingStatus {
+            setting: state.setting.arc_max.to_string(),
+            bytes: state.governor.ceiling_bytes(),
+            floor_bytes: bounds.floor_bytes,
+            most_bytes: bounds.most_bytes,
+            memory_bytes: memory.bytes,
+            memory_source: memory.source.to_string(),
+            buffer_bytes: buffer_bytes(memory.bytes),
+            available_bytes: reading.available_bytes(),
+            last_change,
+            shrinks: state.shrinks,
+            grows: state.grows,
+            pressure_sources: state.pressure_sources.clone(),
+            notes,
+        }
+    }
+
+    fn watch(&self, mut pressure: Pressure) {
+        let mut pressed = false;
+        while !self.stopping.load(Ordering::Acquire) {
+            let time = self.look(&self.sources.read(), pressed);
+            pressed = match self.wait(&mut pressure, time) {
+                Ok(woken) => woken == Woken::Pressure,
+                Err(error) => {
+                    tracing::error!(%error, "cannot wait for memory pressure; the ceiling stays");
+                    return;
+                }
+            };
+        }
+    }
+
+    /// Waits for the next look to be due.
+    fn wait(&self, pressure: &mut Pressure, time: Option<Duration>) -> io::Result<Woken> {
+        let tellers = pressure.names().len();
+        let woken = pressure.wait(&self.bell, time)?;
+        if pressure.names().len() != tellers {
+            self.tell(pressure);
+        }
+        if woken == Woken::Pressure {
+            std::thread::sleep(LOOK_PAUSE);
+        }
+        Ok(woken)
+    }
+
+    /// Does what a look asks for, and says when the next one is due.
+    fn look(&self, reading: &Reading, pressed: bool) -> Option<Duration> {
+        let mut state = self.state.lock();
+        if let Some(change) = state.governor.decide(self.started.elapsed(), reading, pressed) {
+            self.carry_out(&mut state, change);
+        }
+        state.governor.next_look(reading)
+    }
+
+    fn carry_out(&self, state: &mut MutexGuard<'_, State>, change: Change) {
+        let Change { from_bytes, to_bytes, reason } = &change;
+        let [from, to] = [*from_bytes, *to_bytes].map(HumanSize);
+        tracing::info!("the ceiling changes from {from} to {to}: {reason}");
+        self.memory.set_ceiling_bytes(*to_bytes);
+        if to_bytes < from_bytes {
+            state.shrinks += 1;
+            if state.trimmed.is_none_or(|at| at.elapsed() >= TRIM_INTERVAL) {
+                allocator::trim();
+                state.trimmed = Some(Instant::now());
+            }
+        } else if to_bytes > from_bytes {
+            state.grows += 1;
+        }
+        state.last_change = Some((Instant::now(), change));
+    }
+
+    /// Waits while reads under way hold what was evicted, and returns what is resident then.
+    fn wait_until_given_back(&self, ceiling_bytes: u64) -> u64 {
+        let deadline = Instant::now() + GIVEN_BACK_MAX;
+        loop {
+            let resident_bytes = self.sources.resident_bytes();
+            if resident_bytes <= ceiling_bytes + PROCESS_BYTES_MAX || Instant::now() >= deadline {
+                return resident_bytes;
+            }
+            std::thread::sleep(GIVEN_BACK_INTERVAL);
+        }
+    }
+
+    fn tell(&self, pressure: &Pressure) {
+        let mut state = self.state.lock();
+        state.pressure_sources = pressure.names();
+        state.pressure_notes = pressure.notes().to_vec();
+    }
+}
+
+/// Why there is no keeper.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeeperError {
+    #[error(transparent)]
+    Ceiling(#[from] CeilingError),
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// The thread that watches; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    keeper: Arc<Keeper>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.keeper.stopping.store(true, Ordering::Release);
+        ring(&self.keeper.bell);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that watches the ceiling has failed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warmfront::Size;
+
+    use super::*;
+    use crate::ceiling::setting::ArcMax;
+
+    fn setting(bytes: u64) -> Setting {
+        Setting { arc_max: ArcMax::Size(Size::Bytes(bytes)), arc_min: None }
+    }
+
+    #[test]
+    fn a_setting_is_carried_out_told_and_refused() {
+        let keeper = Keeper::new(Sources::system(), setting(64 << 20)).expect("a keeper");
+        let watch = keeper.start().expect("a thread");
+        assert_eq!(keeper.memory().ceiling_bytes(), 64 << 20);
+        let done = keeper.set(setting(32 << 20)).expect("a ceiling");
+        assert_eq!((done.before_bytes, done.bytes), (64 << 20, 32 << 20));
+        assert!(done.resident_bytes > 0);
+        let status = keeper.status();
+        assert_eq!((status.setting.as_str(), status.bytes), ("32M", 32 << 20));
+        assert_eq!((status.shrinks, status.grows), (1, 0));
+        let last = status.last_change.expect("there was one");
+        assert_eq!((last.from_bytes, last.reason.as_str()), (64 << 20, "set by an operator"));
+        assert!(keeper.set(setting(1)).is_err() && keeper.set(setting(u64::MAX)).is_err());
+        assert_eq!(keeper.memory().ceiling_bytes(), 32 << 20);
+        drop(watch);
+    }
+
+    #[test]
+    fn auto_leaves_the_buffer() {
+        let keeper = Keeper::new(Sources::system(), Setting::default()).expect("a keeper");
+        let status = keeper.status();
+        assert_eq!(status.setting, "auto");
+        assert!(status.bytes >= status.floor_bytes);
+        assert!(status.bytes <= status.memory_bytes - status.buffer_bytes, "{status:?}");
+        let _watch = keeper.start().expect("a thread");
+        let grown = keeper.set(setting(8 << 20)).expect("a ceiling");
+        assert_eq!(grown.bytes, 8 << 20);
+        assert!(keeper.set(Setting::default()).expect("auto again").bytes > 8 << 20);
+    }
+}

@@ -1,0 +1,187 @@
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use warmfront::HumanSize;
+
+use crate::ceiling::groups::{self, Group, rooted};
+use crate::mountinfo;
+
+/// What bounds the memory of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LimitSource {
+    /// The machine has no more.
+    Machine,
+    /// A control group allows no more, as this file says.
+    ControlGroup(PathBuf),
+}
+
+/// The memory that this process can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// In bytes; 0 when nothing tells.
+    pub bytes: u64,
+    /// What bounds it.
+    pub source: LimitSource,
+}
+
+/// One bound on the memory of this process and its neighbours, and what is left below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Room {
+    /// What bounds.
+    pub source: LimitSource,
+    /// The bound in bytes.
+    pub limit_bytes: u64,
+    /// What can still be had without harm to anybody: free memory, and what the kernel can take
+    /// back, such as the pages of files. `None` when it cannot be told.
+    pub available_bytes: Option<u64>,
+}
+
+/// One look at the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// The machine and each control group that sets a limit.
+    pub rooms: Vec<Room>,
+    /// What this process has that only itself can give back: resident, and no pages of files.
+    pub own_bytes: u64,
+    /// What could not be read, and what counts instead.
+    pub notes: Vec<String>,
+}
+
+impl Reading {
+    /// The tightest bound.
+    pub fn memory(&self) -> MemoryLimit {
+        let tightest = self.rooms.iter().min_by_key(|room| room.limit_bytes);
+        match tightest {
+            Some(room) => MemoryLimit { bytes: room.limit_bytes, source: room.source.clone() },
+            None => MemoryLimit { bytes: 0, source: LimitSource::Machine },
+        }
+    }
+
+    /// What can still be had, below all bounds; 0 when nothing tells.
+    pub fn available_bytes(&self) -> u64 {
+        self.rooms.iter().filter_map(|room| room.available_bytes).min().unwrap_or(0)
+    }
+}
+
+/// Where the state of the machine's memory is read.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// What stands for `/`.
+    root: PathBuf,
+}
+
+impl Sources {
+    /// Those of this machine.
+    pub fn system() -> Sources {
+        Sources { root: "/".into() }
+    }
+
+    /// Those below a directory laid out like `/`.
+    pub fn below(root: &Path) -> Sources {
+        Sources { root: root.to_owned() }
+    }
+
+    /// The path of a file of the system.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        rooted(&self.root, Path::new(path))
+    }
+
+    /// The control groups of this process that may limit memory, from the bottom up.
+    pub(crate) fn groups(&self) -> Vec<Group> {
+        let text = fs::read_to_string(self.path("/proc/self/cgroup")).unwrap_or_default();
+        let mounts = fs::read(self.path("/proc/self/mountinfo")).unwrap_or_default();
+        groups::find(&text, &mountinfo::parse(&mounts), &self.root)
+    }
+
+    /// Looks.
+    pub fn read(&self) -> Reading {
+        let mut notes = Vec::new();
+        let mut rooms = Vec::new();
+        for group in self.groups() {
+            rooms.extend(group.room(&mut notes));
+        }
+        rooms.extend(self.machine(&mut notes));
+        Reading { rooms, own_bytes: self.own_bytes(), notes }
+    }
+
+    fn machine(&self, notes: &mut Vec<String>) -> Option<Room> {
+        let path = self.path("/proc/meminfo");
+        let text = fs::read_to_string(&path);
+        let value = |name: &str| text.as_ref().ok().and_then(|text| kibibytes(text, name));
+        let info = rustix::system::sysinfo();
+        let unit = u64::from(info.mem_unit.max(1));
+        let limit_bytes = value("MemTotal").unwrap_or_else(|| {
+            notes.push(format!("cannot read MemTotal in {}; sysinfo(2) counts", path.display()));
+            unit.saturating_mul(info.totalram as u64)
+        });
+        let available_bytes = value("MemAvailable").unwrap_or_else(|| {
+            notes.push(format!(
+                "cannot read MemAvailable in {}; free memory counts, without what the kernel \
+                 could take back",
+                path.display()
+            ));
+            unit.saturating_mul(info.freeram as u64)
+        });
+        (limit_bytes > 0).then_some(Room {
+            source: LimitSource::Machine,
+            limit_bytes,
+            available_bytes: Some(available_bytes),
+        })
+    }
+
+    /// Resident pages that belong to no file.
+    fn own_bytes(&self) -> u64 {
+        let [resident, shared] = self.resident_pages();
+        resident.saturating_sub(shared) * rustix::param::page_size() as u64
+    }
+
+    /// All that is resident of this process, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.resident_pages()[0] * rustix::param::page_size() as u64
+    }
+
+    /// Resident pages, and those of them that belong to files.
+    fn resident_pages(&self) -> [u64; 2] {
+        let text = fs::read_to_string(self.path("/proc/self/statm")).unwrap_or_default();
+        let mut fields = text.split_whitespace().skip(1);
+        [(); 2].map(|()| fields.next().and_then(|pages| pages.parse().ok()).unwrap_or(0))
+    }
+}
+
+/// The machine's memory, or what the control groups (version 1 or 2) of this process allow, if
+/// that is less.
+pub fn memory_limit() -> MemoryLimit {
+    Sources::system().read().memory()
+}
+
+/// A field of `/proc/meminfo`, in bytes.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+impl fmt::Display for LimitSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LimitSource::Machine => formatter.write_str("the machine"),
+            LimitSource::ControlGroup(path) => {
+                write!(formatter, "the control group ({})", path.display())
+            }
+        }
+    }
+}
+
+impl fmt::Display for MemoryLimit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            LimitSource::Machine => write!(formatter, "the machine's {}", HumanSize(self.bytes)),
+            LimitSource::ControlGroup(path) => {
+                write!(formatter, "the {} that {} allows", HumanSize(self.bytes), path.display())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
