@@ -17,6 +17,8 @@ const BAND_SHARE: u64 = 8;
 const CALM: Duration = Duration::from_secs(10);
 /// Part of what is missing that the ceiling grows by in a second, as its divisor.
 const GROWTH_SHARE: u32 = 8;
+/// Least time between two steps of growth.
+const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Part that is given back because of pressure although nothing seems to be missing, as its
 /// divisor, and how often at most.
@@ -134,7 +136,8 @@ impl Governor {
         let distant = if wary { self.target(reading, 2).0 } else { target };
         self.note(now, distant.min(goal));
         let missing = self.ceiling_bytes.saturating_sub(goal);
-        if missing > band || missing > 0 && pressed {
+        // Below a band only under pressure, or where nothing more can be missing later.
+        if missing > band || missing > 0 && (pressed || goal == self.bounds.floor_bytes) {
             let reason = match (goal < target, tightest) {
                 (false, Some(room)) => Reason::Short { source: room.source.clone() },
                 _ => Reason::Pressed,
@@ -215,7 +218,8 @@ impl Governor {
         let part = elapsed.as_secs_f64() / f64::from(GROWTH_SHARE);
         let step = (gap as f64 * part.min(1.0)) as u64;
         // Small steps are saved up.
-        (step >= band.min(gap)).then(|| self.change(now, self.ceiling_bytes + step, Reason::Room))
+        let is_due = elapsed >= GROWTH_INTERVAL && step >= band.min(gap);
+        is_due.then(|| self.change(now, self.ceiling_bytes + step, Reason::Room))
     }
 
     fn change(&mut self, now: Duration, to_bytes: u64, reason: Reason) -> Change {
