@@ -4,6 +4,7 @@
 //! does. A test names what it cannot do without in [`require!`]; where that is missing it says so
 //! and is skipped, except in continuous integration (`CI` is set), where it fails.
 
+mod group;
 mod mapping;
 mod mount;
 mod program;
@@ -11,6 +12,7 @@ mod requirement;
 mod tree;
 mod warmfront;
 
+pub use group::Group;
 pub use mapping::Mapping;
 pub use mount::{Mount, MountBuilder, SmallDisk, is_mounted};
 pub use program::{Background, Finished, Program};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::wait;
-use crate::{Program, Warmfront, counter, test_directory, wait_until};
+use crate::program::{joining, wait};
+use crate::{Group, Program, Warmfront, counter, test_directory, wait_until};
 
 /// How long a mount may take to answer, and a daemon to end.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -27,6 +27,8 @@ pub struct Mount {
     mountpoint: PathBuf,
     origin: PathBuf,
     warmfront: Warmfront,
+    /// The members of the control group that the daemon joins.
+    members: Option<PathBuf>,
     _base: TempDir,
 }
 
@@ -36,9 +38,16 @@ pub struct MountBuilder {
     arguments: Vec<String>,
     origin: Option<PathBuf>,
     base: Option<TempDir>,
+    members: Option<PathBuf>,
 }
 
 impl MountBuilder {
+    /// Lets the daemon run in a control group.
+    pub fn within(mut self, group: &Group) -> MountBuilder {
+        self.members = Some(group.members());
+        self
+    }
+
     /// Adds `-o property=value`.
     pub fn property(self, name: &str, value: &str) -> MountBuilder {
         self.argument("-o").argument(&format!("{name}={value}"))
@@ -80,6 +89,7 @@ impl MountBuilder {
             mountpoint,
             origin,
             warmfront: Warmfront::new(),
+            members: self.members,
             _base: base,
         };
         let mut arguments = self.arguments;
@@ -107,13 +117,12 @@ impl Mount {
     fn start_daemon(&mut self, arguments: &[String]) {
         let log = File::options().create(true).append(true).open(&self.log).expect("a log");
         let said_before = self.log().len();
-        let daemon = self
-            .warmfront
-            .program(["mount", "-f"])
-            .args(arguments)
-            .arg(&self.origin)
-            .arg(&self.mountpoint)
-            .into_command()
+        let program = self.warmfront.program(["mount", "-f"]).args(arguments);
+        let mut command = program.arg(&self.origin).arg(&self.mountpoint).into_command();
+        if let Some(members) = &self.members {
+            command = joining(&command, members);
+        }
+        let daemon = command
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a log"))
             .stderr(log)

@@ -6,6 +6,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use crate::Group;
+
 /// Where `name` is: among the tools that the set-up builds, or in `PATH`.
 ///
 /// Cargo puts a test program into `TARGET/release/deps`, the set-up puts tools into
@@ -22,6 +24,24 @@ pub(crate) fn find_tool(name: &str) -> Option<PathBuf> {
         .chain(system)
         .map(|directory| directory.join(name))
         .find(|path| path.is_file())
+}
+
+/// The same command by way of a shell that first joins the control group with this list of
+/// members. The process stays the same.
+pub(crate) fn joining(command: &Command, members: &Path) -> Command {
+    let mut joining = Command::new("sh");
+    joining.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(members);
+    joining.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => joining.env(name, value),
+            None => joining.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        joining.current_dir(directory);
+    }
+    joining
 }
 
 /// A program to be run to its end, with a deadline.
@@ -94,6 +114,12 @@ impl Program {
     /// The bare command, to be started in another way.
     pub fn into_command(self) -> Command {
         self.command
+    }
+
+    /// Lets it run in a control group from its first instruction on.
+    pub fn within(mut self, group: &Group) -> Program {
+        self.command = joining(&self.command, &group.members());
+        self
     }
 
     /// Runs it to its end.
