@@ -15,9 +15,6 @@ use warmfront::{Datasets, Memory, Pool, PoolOptions, parse_size};
 
 const READ: OpenMode =
     OpenMode { read: true, write: false, truncate: false, direct: false, sync: false };
-/// Bytes of one read.
-const READ_BYTES: usize = 1 << 20;
-
 /// Milliseconds of a shrink, and what was resident before and after.
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -100,15 +97,16 @@ async fn shrink(from: u64, to: u64, records: &str) -> Result<Outcome, Box<dyn Er
     .await?;
     let found = pool.lookup(pool.root(), OsStr::new("file")).await?;
     let file = pool.open_file(found.object, READ).await?;
-    // At random places, so that what goes together did not come together.
-    let chunks = from / READ_BYTES as u64;
+    // Record by record at random places, so that what goes together did not come together.
+    let read_bytes = parse_size(records)?;
+    let places = from / read_bytes;
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    for _ in 0..3 * chunks {
+    for _ in 0..3 * places {
         // Marsaglia's xorshift.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        file.read(state % chunks * READ_BYTES as u64, READ_BYTES).await?;
+        file.read(state % places * read_bytes, read_bytes as usize).await?;
     }
     let before_bytes = resident_bytes()?;
     let started = Instant::now();
