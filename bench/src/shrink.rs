@@ -30,6 +30,9 @@ struct Arguments {
     /// Rounds; the median is reported.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// Leave the heading out.
+    #[arg(long)]
+    no_heading: bool,
 }
 
 /// One shrink.
@@ -52,10 +55,15 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let (from, to) = (parse_size(&arguments.from)?, parse_size(&arguments.to)?);
-    println!(
-        "{:>7}  {:>7}  {:>11}  {:>5}  {:>10}  {:>9}",
-        "records", "ms", "kernel's ms", "ratio", "MiB before", "MiB after"
-    );
+    if !arguments.no_heading {
+        println!(
+            "{:>7}  {:>7}  {:>11}  {:>5}  {:>10}  {:>9}",
+            "records", "ms", "kernel's ms", "ratio", "MiB before", "MiB after"
+        );
+    }
+    if arguments.records.len() > 1 {
+        return each_in_its_own_process(arguments);
+    }
     for records in &arguments.records {
         let mut outcomes = (0..arguments.rounds.max(1))
             .map(|_| block_on(shrink(from, to, records)))
@@ -70,6 +78,21 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             before_bytes >> 20,
             after_bytes >> 20
         );
+    }
+    Ok(())
+}
+
+/// What one run leaves in the general allocator must not count for the next.
+fn each_in_its_own_process(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    for records in &arguments.records {
+        let (rounds, program) = (arguments.rounds.to_string(), std::env::current_exe()?);
+        let status = std::process::Command::new(program)
+            .args(["--from", &arguments.from, "--to", &arguments.to])
+            .args(["--rounds", &rounds, "--records", records, "--no-heading"])
+            .status()?;
+        if !status.success() {
+            return Err(format!("records of {records}: {status}").into());
+        }
     }
     Ok(())
 }

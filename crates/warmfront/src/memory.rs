@@ -57,10 +57,13 @@ impl Memory {
         self.ceiling_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes the ceiling. What no longer fits is evicted before this returns.
+    /// Changes the ceiling. What no longer fits is evicted, and its memory given back to the
+    /// system, before this returns; but for what reads under way hold until they end.
     pub fn set_ceiling_bytes(&self, ceiling_bytes: u64) {
+        let held = self.arena.hold();
         self.ceiling_bytes.store(ceiling_bytes, Ordering::Relaxed);
         self.resize(true);
+        drop(held);
         self.arena.set_kept_bytes_max(kept_bytes_max(ceiling_bytes) as usize);
     }
 

@@ -12,11 +12,32 @@ use crate::sync::{AtomicUsize, Mutex, Relaxed};
 /// which a process may have 65,530.
 const HUGE_CHUNKS_MAX: usize = 16_384;
 
+/// Chunks that are given back, or in part, while the lock is held once.
+const PURGE_CHUNKS_MAX: usize = 16;
+
 /// Where buffers come from and go back to. See the module.
 #[derive(Debug)]
 pub struct Arena {
     kept_bytes_max: AtomicUsize,
+    /// How many hold back what is freed.
+    holds: AtomicUsize,
     state: Mutex<State>,
+}
+
+/// For as long as this lives, an arena keeps what is freed; then it gives back what is too much.
+///
+/// When much is about to be freed, buffer by buffer and in no order, it is cheaper to give back
+/// whole chunks, and long runs of the others, once at the end.
+#[derive(Debug)]
+pub struct Hold<'a> {
+    arena: &'a Arena,
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.arena.holds.fetch_sub(1, Relaxed);
+        self.arena.purge();
+    }
 }
 
 /// Sums of an arena, in bytes.
@@ -54,7 +75,7 @@ impl Arena {
     /// come.
     pub fn new(kept_bytes_max: usize) -> Arc<Self> {
         let kept_bytes_max = AtomicUsize::new(kept_bytes_max.max(CHUNK_BYTES));
-        Arc::new(Self { kept_bytes_max, state: Mutex::default() })
+        Arc::new(Self { kept_bytes_max, holds: AtomicUsize::new(0), state: Mutex::default() })
     }
 
     /// Most bytes that are resident and in no buffer.
@@ -65,7 +86,24 @@ impl Arena {
     /// Changes what is kept at most, but for one chunk; what is more goes back to the system.
     pub fn set_kept_bytes_max(&self, kept_bytes_max: usize) {
         self.kept_bytes_max.store(kept_bytes_max.max(CHUNK_BYTES), Relaxed);
-        self.state.lock().purge(self.kept_bytes_max());
+        self.purge();
+    }
+
+    /// Keeps what is freed until the result is dropped. What is resident does not grow by that:
+    /// new buffers are cut from it first.
+    pub fn hold(&self) -> Hold<'_> {
+        self.holds.fetch_add(1, Relaxed);
+        Hold { arena: self }
+    }
+
+    /// Gives back what is too much, with pauses for others to take and give buffers.
+    fn purge(&self) {
+        while !self.state.lock().purge(self.kept_bytes_now(), PURGE_CHUNKS_MAX) {}
+    }
+
+    /// What may be kept at this moment.
+    fn kept_bytes_now(&self) -> usize {
+        if self.holds.load(Relaxed) > 0 { usize::MAX } else { self.kept_bytes_max() }
     }
 
     /// A buffer of `bytes`, rounded up to whole pages.
@@ -93,7 +131,7 @@ impl Arena {
             let start = chunk.page(run.start);
             (run, start)
         });
-        state.purge(self.kept_bytes_max());
+        state.purge(self.kept_bytes_now(), PURGE_CHUNKS_MAX);
         drop(state);
         Ok(Buffer::in_chunk(self.clone(), number, run, start))
     }
@@ -115,7 +153,7 @@ impl Arena {
         if !std::mem::replace(&mut state.slot(number).queued, true) {
             state.to_purge.push_back(number);
         }
-        state.purge(self.kept_bytes_max());
+        state.purge(self.kept_bytes_now(), PURGE_CHUNKS_MAX);
     }
 
     /// A buffer too long for a chunk is about to be unmapped.
@@ -203,10 +241,14 @@ impl State {
         result
     }
 
-    /// Gives free pages back to the system until at most `kept_bytes_max` are kept.
-    fn purge(&mut self, kept_bytes_max: usize) {
-        while self.kept_bytes > kept_bytes_max {
-            let Some(number) = self.to_purge.pop_front() else { return };
+    /// Gives free pages back to the system until at most `kept_bytes_max` are kept, from so many
+    /// chunks at most. Says whether that is reached, or nothing can be done.
+    fn purge(&mut self, kept_bytes_max: usize, chunks_max: usize) -> bool {
+        for _ in 0..chunks_max {
+            if self.kept_bytes <= kept_bytes_max {
+                return true;
+            }
+            let Some(number) = self.to_purge.pop_front() else { return true };
             let slot = self.slot(number);
             slot.queued = false;
             if slot.chunk.is_free() {
@@ -219,6 +261,7 @@ impl State {
                 self.change(number, Chunk::purge);
             }
         }
+        self.kept_bytes <= kept_bytes_max
     }
 }
 
@@ -250,6 +293,25 @@ mod tests {
         let after = arena.statistics();
         assert_eq!(after.used_bytes, 0);
         assert!(after.kept_bytes <= CHUNK_BYTES, "{after:?}");
+        arena.validate().expect("sums hold");
+    }
+
+    #[test]
+    fn what_is_held_back_is_given_back_at_the_end() {
+        let arena = Arena::new(0);
+        let mut buffers: Vec<_> =
+            (0..64).map(|_| arena.buffer(128 << 10).expect("memory")).collect();
+        let hold = arena.hold();
+        // Every other one, so that no chunk becomes free.
+        let mut odd = false;
+        buffers.retain(|_| std::mem::replace(&mut odd, !odd));
+        assert_eq!(arena.statistics().kept_bytes, 32 * (128 << 10));
+        let again = arena.buffer(128 << 10).expect("memory");
+        assert_eq!(arena.statistics().chunks, 4, "cut from what is held");
+        drop(hold);
+        assert!(arena.statistics().kept_bytes <= CHUNK_BYTES);
+        drop((buffers, again));
+        assert!(arena.statistics().kept_bytes <= CHUNK_BYTES);
         arena.validate().expect("sums hold");
     }
 

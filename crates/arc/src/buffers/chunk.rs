@@ -36,7 +36,7 @@ impl Chunk {
 
     /// Free pages in the longest run.
     pub fn longest_run(&self) -> usize {
-        Pages::ALL.without(self.used).runs().map(|run| run.len()).max().unwrap_or(0)
+        Pages::ALL.without(self.used).longest_run()
     }
 
     /// Takes the shortest run of at least `pages` pages, or what it needs of it.

@@ -49,6 +49,45 @@ impl Pages {
         Self(std::array::from_fn(|index| combine(self.0[index], other.0[index])))
     }
 
+    /// Pages in the longest run.
+    pub fn longest_run(self) -> usize {
+        // By doubling: where runs of 1, 2, 4, ... pages begin.
+        let mut starts = [Self::NONE; PAGES.ilog2() as usize + 1];
+        let mut power = 0;
+        starts[0] = self;
+        while power + 1 < starts.len() {
+            let longer = starts[power].common(starts[power].earlier(1 << power));
+            if longer.is_empty() {
+                break;
+            }
+            power += 1;
+            starts[power] = longer;
+        }
+        let (mut candidates, mut length) = (starts[power], 1 << power);
+        if candidates.is_empty() {
+            return 0;
+        }
+        for power in (0..power).rev() {
+            let longer = candidates.common(starts[power].earlier(length));
+            if !longer.is_empty() {
+                candidates = longer;
+                length += 1 << power;
+            }
+        }
+        length
+    }
+
+    /// Each page moved so many places towards the first; those at the front drop out.
+    fn earlier(self, places: usize) -> Self {
+        let (words, bits) = (places / 64, places % 64);
+        let word = |index: usize| self.0.get(index).copied().unwrap_or(0);
+        Self(std::array::from_fn(|index| {
+            let low = word(index + words) >> bits;
+            let high = word(index + words + 1).checked_shl(64 - bits as u32).unwrap_or(0);
+            low | high
+        }))
+    }
+
     /// The maximal runs of pages in the set, in order.
     pub fn runs(self) -> impl Iterator<Item = Range<usize>> {
         let mut at = 0;
@@ -118,6 +157,8 @@ mod tests {
                 seen[run].fill(true);
             }
             prop_assert_eq!(seen, plain);
+            let longest = pages.runs().map(|run| run.len()).max();
+            prop_assert_eq!(pages.longest_run(), longest.unwrap_or(0));
         }
     }
 }
