@@ -102,7 +102,7 @@ fn what_is_no_number_or_not_readable_is_told() {
     assert_eq!(reading.memory().source, LimitSource::Machine);
     assert!(reading.notes.iter().any(|note| note.contains("`lots` is not a number")));
     let limit = root.path().join("old/c/memory.limit_in_bytes");
-    fs::set_permissions(&limit, fs::Permissions::from_mode(0)).expect("our own file");
+    fs::set_permissions(&limit, fs::Permissions::from_mode(0o000)).expect("our own file");
     if fs::read(&limit).is_err() {
         let notes = sources.read().notes;
         assert!(notes.iter().any(|note| note.contains("ermission")), "{notes:?}");
