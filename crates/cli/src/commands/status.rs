@@ -69,7 +69,7 @@ pub(crate) fn set_ceiling(
             .map(HumanSize);
     let mut text = format!(
         "the ceiling of pool {} is {now} ({}); it was {before}\n\
-         resident: {resident}; before {resident_before}, {} ms ago\n",
+         resident: {resident}; it was {resident_before}, {} ms before\n",
         target.pool,
         done.setting,
         (done.elapsed_seconds * 1000.0).ceil()
