@@ -2,12 +2,13 @@
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test bench soak miri fuzz
+.PHONY: help demo test bench rates soak miri fuzz
 
 help:
 	@echo "make demo    real files behind a slow disk, cold and warm, in two minutes"
 	@echo "make test    everything that must hold: format, lints, all tests, on real mounts"
 	@echo "make bench   measures beside bindfs, rclone and zfs-fuse; results in docs/benchmarks.md"
+	@echo "make rates   replays all traces through all policies; results in docs/hit-rates.md"
 	@echo "make soak    the random tests for an hour, with new seeds"
 	@echo "make miri    the unsafe code in Miri, with 16 interleavings of its threads"
 	@echo "make fuzz    fuzzes for five minutes, from where the last run ended"
@@ -25,6 +26,10 @@ bench:
 	@scripts/setup bench
 	@cargo build --release --locked --package warmfront-cli --package warmfront-bench
 	@$(TARGET)/release/warmfront-bench
+
+rates:
+	@cargo build --release --locked --package warmfront-cli
+	@scripts/hit-rates
 
 soak:
 	@scripts/setup test

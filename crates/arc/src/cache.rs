@@ -17,7 +17,7 @@ use crate::record::{Charge, Location};
 use crate::refused::Refused;
 use crate::share::{Share, ShareRefused};
 use crate::statistics::{RefusedStatistics, Statistics};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Relaxed, RwLock};
+use crate::sync::{AtomicU64, AtomicUsize, BiasedLock, Mutex, Relaxed};
 use crate::tenant::Usage;
 use crate::tuner::{SettingStatistics, Tuner};
 
@@ -41,7 +41,7 @@ const ROUNDS_MAX: usize = 1024;
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard<K, V> {
-    policy: RwLock<Policy<K, V>>,
+    policy: BiasedLock<Policy<K, V>>,
     /// What the budget knows this shard to take. Changes under the write lock only.
     charged: AtomicU64,
 }
@@ -118,7 +118,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         let shards: Box<[_]> = (0..count)
             .map(|_| {
                 let policy = Policy::one_of(options, count, &behaviour);
-                Shard { policy: RwLock::new(policy), charged: AtomicU64::new(0) }
+                Shard { policy: BiasedLock::new(policy), charged: AtomicU64::new(0) }
             })
             .collect();
         let record_overhead = shards[0].policy.read().record_overhead();
@@ -211,7 +211,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// The most payload bytes that one record may have.
     pub fn record_bytes_max(&self) -> u64 {
-        self.record_cost_max(self.budget.capacity()).saturating_sub(self.record_overhead)
+        self.record_cost_max(self.capacity_bytes()).saturating_sub(self.record_overhead)
     }
 
     /// Sums, counters and targets.
@@ -284,7 +284,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 let mut policy = shard.policy.write();
                 let partition = policy.partition_of(charge.tenant);
                 if round == 0 {
-                    let limit = self.budget.capacity().min(self.accounts[partition].capacity());
+                    let limit = self.capacity_bytes().min(self.accounts[partition].capacity());
                     let limit = self.record_cost_max(limit);
                     let checked = Refused::check_size(charge.bytes, self.record_overhead, limit)
                         .and_then(|()| policy.check_slots());
@@ -318,7 +318,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// Replaces a resident record's value; see [`Policy::replace`].
     pub fn replace(&self, key: &K, value: V, bytes: u64) -> Result<bool, Refused> {
         let hash = self.hasher.hash_one(key);
-        let limit = self.record_cost_max(self.budget.capacity());
+        let limit = self.record_cost_max(self.capacity_bytes());
         let mut dead = Vec::new();
         if let Err(refused) = Refused::check_size(bytes, self.record_overhead, limit) {
             return Err(self.refuse(hash, key, refused, &mut dead));

@@ -21,6 +21,8 @@
 
 mod balance;
 mod behaviour;
+#[cfg(not(feature = "shuttle"))]
+mod biased;
 mod budget;
 mod buffers;
 mod cache;

@@ -4,12 +4,14 @@
 pub(crate) use std::sync::atomic::Ordering::Relaxed;
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use parking_lot::{Mutex, RwLock};
+pub(crate) use crate::biased::BiasedLock;
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use parking_lot::Mutex;
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 #[cfg(feature = "shuttle")]
-pub(crate) use explored::{Mutex, RwLock};
+pub(crate) use explored::{BiasedLock, Mutex};
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
@@ -38,9 +40,9 @@ mod explored {
     }
 
     #[derive(Debug, Default)]
-    pub(crate) struct RwLock<T>(shuttle::sync::RwLock<T>);
+    pub(crate) struct BiasedLock<T>(shuttle::sync::RwLock<T>);
 
-    impl<T> RwLock<T> {
+    impl<T> BiasedLock<T> {
         pub(crate) fn new(value: T) -> Self {
             Self(shuttle::sync::RwLock::new(value))
         }

@@ -303,7 +303,7 @@ pub(crate) struct PoliciesArguments {
     #[arg(
         long,
         value_name = "POLICIES",
-        default_value = "lru,list-arc,car,2q,lirs,s3-fifo,sieve,w-tinylfu,arc,min"
+        default_value = "lru,list-arc,car,2q,lirs,s3-fifo,sieve,w-tinylfu,arc,auto,min"
     )]
     pub(crate) policies: String,
     /// Shares of the distinct blocks or bytes (5%), bytes (512M) or blocks (1000b)
@@ -313,13 +313,18 @@ pub(crate) struct PoliciesArguments {
     #[arg(long)]
     pub(crate) charge: bool,
     /// JSON, an array of rows: for programs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "markdown")]
     pub(crate) json: bool,
-    /// Draw miss ratios over sizes into this SVG file
+    /// Tables in Markdown, for documents
+    #[arg(long)]
+    pub(crate) markdown: bool,
+    /// Draw miss ratios over sizes into this SVG file; of several traces, how far each policy is
+    /// behind the best
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
-    /// A recorded load
-    pub(crate) trace: PathBuf,
+    /// Recorded loads; where the format cannot be recognised and differs, as FORMAT:PATH
+    #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -70,6 +70,27 @@ fn a_table_for_people_and_a_plot() {
 }
 
 #[test]
+fn several_traces_end_with_standings() {
+    let directory = with_loop();
+    let words = [1u32, 2, 1, 3, 1, 4].map(u32::to_le_bytes).concat();
+    fs::write(directory.path().join("words"), words).expect("it can be written");
+    let arguments = ["loop.trace", "u32le:words", "--policies", "lru,min", "--sizes", "2b"];
+    let output = lab(directory.path(), &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("it is text");
+    assert!(text.contains("loop: 50 requests") && text.contains("words: 6 requests"), "{text}");
+    assert!(text.contains("2 traces and sizes"), "{text}");
+    let output = lab(directory.path(), &[&arguments[..], &["--markdown"]].concat());
+    let text = String::from_utf8(output.stdout).expect("it is text");
+    assert!(
+        text.starts_with("| trace | size | lru | min (optimum) |\n|---|--:|--:|--:|"),
+        "{text}"
+    );
+    assert!(text.contains("| words | 50% (2) | **33.33** | 33.33 |"), "{text}");
+    assert_eq!(text.matches("| trace |").count(), 1, "{text}");
+}
+
+#[test]
 fn every_mistake_has_its_message() {
     let directory = with_loop();
     fs::write(directory.path().join("cut.zst"), [0x28, 0xb5, 0x2f, 0xfd, 4]).expect("written");

@@ -22,10 +22,12 @@
 pub mod plot;
 pub mod policy;
 mod replay;
+mod standing;
 mod trace;
 
 pub use policy::PolicyName;
 pub use replay::{CHARGED_RECORD_BYTES, Form, Replay, Row, Size, replay};
+pub use standing::{Standing, standings};
 pub use trace::{
     Format, OBJECTS_MAX, Place, REQUESTS_MAX, SPLIT_BYTES, Trace, TraceError, UnknownFormat,
 };

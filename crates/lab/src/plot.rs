@@ -4,12 +4,13 @@ use plotters::prelude::*;
 
 use crate::policy::PolicyName;
 use crate::replay::Row;
+use crate::standing::standings;
 
 /// Width and height of the picture, in its own units.
 const PICTURE: (u32, u32) = (960, 600);
 
 /// Colours of online policies, by turns; the optimum is black. They differ in lightness too.
-const COLOURS: [RGBColor; 9] = [
+const COLOURS: [RGBColor; 10] = [
     RGBColor(0x99, 0x99, 0x99),
     RGBColor(0xe6, 0x9f, 0x00),
     RGBColor(0x56, 0xb4, 0xe9),
@@ -18,22 +19,30 @@ const COLOURS: [RGBColor; 9] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xcc, 0x79, 0xa7),
     RGBColor(0x8c, 0x56, 0x4b),
+    RGBColor(0x7b, 0x3f, 0xa0),
     RGBColor(0xd5, 0x3e, 0x00),
 ];
+
+/// Points behind the best at which the picture of many traces ends.
+const BEHIND_POINTS_MAX: f64 = 15.0;
 
 /// The picture cannot be drawn.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw the plot: {0}")]
 pub struct PlotError(String);
 
-/// A line for each policy: the miss ratio in percent over the size, as a share of all that is
-/// asked for, on a logarithmic scale. Names of fonts are left to whoever shows the picture.
+/// A line for each policy. Of one trace: the miss ratio in percent over the size, as a share of all
+/// that is asked for, on a logarithmic scale. Of several: how far it is behind the best, from the
+/// cell in which it does best to that in which it does worst. Names of fonts are left to whoever
+/// shows the picture.
 ///
 /// # Errors
 /// When there are no rows, or the picture cannot be drawn.
 pub fn svg(rows: &[Row]) -> Result<String, PlotError> {
     let mut text = String::new();
-    draw(rows, SVGBackend::with_string(&mut text, PICTURE))
+    let backend = SVGBackend::with_string(&mut text, PICTURE);
+    let several = rows.iter().any(|row| row.trace != rows[0].trace);
+    if several { draw_standings(rows, backend) } else { draw(rows, backend) }
         .map_err(|error| PlotError(error.to_string()))?;
     Ok(text)
 }
@@ -91,6 +100,47 @@ fn draw(rows: &[Row], backend: SVGBackend) -> Result<(), Box<dyn std::error::Err
     Ok(())
 }
 
+fn draw_standings(rows: &[Row], backend: SVGBackend) -> Result<(), Box<dyn std::error::Error>> {
+    let standings = standings(rows);
+    let cells = standings.first().map_or(0, |standing| standing.cells);
+    let area = backend.into_drawing_area();
+    area.fill(&WHITE)?;
+    let caption = format!("Behind the best policy: {cells} traces and sizes, each line in order");
+    let mut chart = ChartBuilder::on(&area)
+        .caption(caption, ("sans-serif", 22))
+        .margin(14)
+        .x_label_area_size(48)
+        .y_label_area_size(56)
+        .build_cartesian_2d(0.0..100.0, 0.0..BEHIND_POINTS_MAX)?;
+    chart
+        .configure_mesh()
+        .x_desc("share of the cells, %")
+        .y_desc("points of the miss ratio behind the best")
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    let mut colours = COLOURS.into_iter().cycle();
+    for standing in standings.iter().filter(|other| other.policy != PolicyName::Min.name()) {
+        let colour = colours.next().unwrap_or(BLACK);
+        let points = standing.behind_points.iter().enumerate().map(|(rank, behind)| {
+            let share = 100.0 * (rank + 1) as f64 / cells as f64;
+            (share, behind.min(BEHIND_POINTS_MAX))
+        });
+        let style = colour.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(points, style))?
+            .label(standing.policy)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
 /// The policies of these rows, in the order in which they appear.
 fn policies(rows: &[Row]) -> Vec<&'static str> {
     let mut policies = Vec::new();
@@ -121,6 +171,26 @@ mod tests {
             assert!(picture.contains(policy.name()), "{policy}");
         }
         assert_eq!(picture.matches("<circle").count(), 2 * PolicyName::ALL.len());
+    }
+
+    #[test]
+    fn several_traces_are_drawn_by_distance_from_the_best() {
+        let plan = Replay {
+            policies: vec![PolicyName::Lru, PolicyName::Arc, PolicyName::Min],
+            sizes: vec![Size::Fraction(0.1), Size::Fraction(0.5)],
+            form: Form::Plain,
+        };
+        let rows: Vec<Row> = [50, 60]
+            .iter()
+            .flat_map(|blocks| {
+                let requests = (0..*blocks).cycle().take(1000);
+                let trace = Trace::from_blocks(&format!("loop of {blocks}"), requests, 4096);
+                replay(&trace, &plan, &|_| ())
+            })
+            .collect();
+        let picture = svg(&rows).expect("it can be drawn");
+        assert!(picture.contains("4 traces and sizes") && picture.contains("arc"), "{picture}");
+        assert!(!picture.contains(">min"), "the optimum is behind nobody");
     }
 
     #[test]

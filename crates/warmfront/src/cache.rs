@@ -59,6 +59,7 @@ use crate::flight::Flights;
 use departure::{Kept, Listener};
 use statistics::Counters;
 
+pub use arc::PolicyKind;
 pub use builder::{BuildError, Builder};
 pub use departure::{Departure, Reason};
 pub use entry::{Entries, Entry};

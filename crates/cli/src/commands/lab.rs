@@ -3,9 +3,10 @@ mod size;
 
 use std::fs;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::Duration;
 
-use ::lab::{Form, Replay, Trace};
+use ::lab::{Form, Format, Replay, Row, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::{LabCommand, PoliciesArguments};
@@ -27,15 +28,20 @@ fn policies(arguments: &PoliciesArguments) -> Result<()> {
     let format = arguments.format.as_deref().map(str::parse).transpose();
     let format = format.map_err(Failure::usage)?;
 
-    let bar = progress_bar();
-    bar.set_message(format!("reading {}", arguments.trace.display()));
-    let trace = Trace::read(&arguments.trace, format).map_err(Failure::new)?;
-    bar.set_length(plan.requests(&trace));
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {human_pos} requests, {eta} left") {
-        bar.set_style(style);
+    let mut rows = Vec::new();
+    let mut text = String::new();
+    for name in &arguments.traces {
+        let (format, path) = split(name, format);
+        let (trace, of_trace) = replay(&plan, path, format)?;
+        match arguments.markdown {
+            true => text.push_str(&report::markdown(&trace, &plan, &of_trace, rows.is_empty())),
+            false => text.push_str(&report::people(&trace, &plan, &of_trace)),
+        }
+        rows.extend(of_trace);
     }
-    let rows = lab::replay(&trace, &plan, &|requests| bar.inc(requests));
-    bar.finish_and_clear();
+    if arguments.traces.len() > 1 {
+        text.push_str(&report::standings(&lab::standings(&rows), arguments.markdown));
+    }
 
     if let Some(file) = &arguments.plot {
         let picture = lab::plot::svg(&rows).map_err(Failure::new)?;
@@ -45,9 +51,32 @@ fn policies(arguments: &PoliciesArguments) -> Result<()> {
     }
     print(&match arguments.json {
         true => json(&rows),
-        false => report::people(&trace, &plan, &rows),
+        false => text,
     });
     Ok(())
+}
+
+/// A trace's own format, if one stands before its path, and the path.
+fn split(name: &str, format: Option<Format>) -> (Option<Format>, &Path) {
+    if let Some((before, path)) = name.split_once(':')
+        && let Ok(format) = before.parse()
+    {
+        return (Some(format), Path::new(path));
+    }
+    (format, Path::new(name))
+}
+
+fn replay(plan: &Replay, path: &Path, format: Option<Format>) -> Result<(Trace, Vec<Row>)> {
+    let bar = progress_bar();
+    bar.set_message(format!("reading {}", path.display()));
+    let trace = Trace::read(path, format).map_err(Failure::new)?;
+    bar.set_length(plan.requests(&trace));
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {human_pos} requests, {eta} left") {
+        bar.set_style(style);
+    }
+    let rows = lab::replay(&trace, plan, &|requests| bar.inc(requests));
+    bar.finish_and_clear();
+    Ok((trace, rows))
 }
 
 /// Words between commas; a word that comes again counts once.

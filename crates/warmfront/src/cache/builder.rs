@@ -3,6 +3,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc::PolicyKind;
 use hashbrown::DefaultHashBuilder;
 use storage::{Clock, CoarseClock};
 
@@ -36,6 +37,7 @@ pub struct Builder<K, V, S = DefaultHashBuilder> {
     clock: Option<Arc<dyn Clock>>,
     correlated_window: Duration,
     shards: Option<usize>,
+    policy: PolicyKind,
     hasher: S,
 }
 
@@ -73,6 +75,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Builder<K, V> {
             clock: None,
             correlated_window: Duration::ZERO,
             shards: None,
+            policy: PolicyKind::Auto,
             hasher: DefaultHashBuilder::default(),
         }
     }
@@ -173,6 +176,19 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
         self
     }
 
+    /// By which rules entries are kept: the setting that does best on a sample of the load, which is
+    /// the default, or ARC.
+    ///
+    /// ```
+    /// # use warmfront::cache::{Cache, PolicyKind};
+    /// let builder = Cache::<u32, u32>::builder().policy(PolicyKind::Arc);
+    /// # assert!(builder.capacity_bytes(1 << 20).weigher(|_, _| 0).build().is_ok());
+    /// ```
+    pub fn policy(mut self, policy: PolicyKind) -> Self {
+        self.policy = policy;
+        self
+    }
+
     /// Which function hashes the keys; one that is fast and seeded at random unless given. It must
     /// be good in all 64 bits. With a fixed seed the cache's choices repeat.
     ///
@@ -188,8 +204,18 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
     /// # Ok::<(), warmfront::cache::BuildError>(())
     /// ```
     pub fn hasher<T: BuildHasher + Clone>(self, hasher: T) -> Builder<K, V, T> {
-        let Self { capacity_bytes, weigher, listener, clock, correlated_window, shards, .. } = self;
-        Builder { capacity_bytes, weigher, listener, clock, correlated_window, shards, hasher }
+        let Self { capacity_bytes, weigher, listener, clock, .. } = self;
+        let Self { correlated_window, shards, policy, .. } = self;
+        Builder {
+            capacity_bytes,
+            weigher,
+            listener,
+            clock,
+            correlated_window,
+            shards,
+            policy,
+            hasher,
+        }
     }
 
     /// Makes the cache. Memory is taken as entries come in.
@@ -223,6 +249,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
         let options = arc::Options {
             shards: self.shards,
             correlated_window: self.correlated_window,
+            policy: self.policy,
             ..arc::Options::new(capacity_bytes)
         };
         Ok(Cache {

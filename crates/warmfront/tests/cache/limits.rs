@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use storage::{Clock, Wait};
-use warmfront::cache::{BuildError, Cache, Refused};
+use warmfront::cache::{BuildError, Cache, PolicyKind, Refused};
 
 use crate::weighed;
 
@@ -142,7 +142,7 @@ fn ghosts_are_hit() {
 
 #[test]
 fn heat_orders_the_entries() {
-    let cache = weighed(1 << 20).shards(1).build().unwrap();
+    let cache = weighed(1 << 20).shards(1).policy(PolicyKind::Arc).build().unwrap();
     (0..9).for_each(|key| cache.insert(key, 100_000).unwrap());
     (0..4).for_each(|key| assert!(cache.get(&key).is_some()));
     (9..13).for_each(|key| cache.insert(key, 100_000).unwrap());

@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use lab::{Form, PolicyName, Replay, Row, Trace};
+use lab::{Form, PolicyName, Replay, Row, Standing, Trace};
 use warmfront::HumanSize;
 
 use crate::bars::{bar, coloured, is_unicode, width};
@@ -49,6 +49,73 @@ pub(super) fn people(trace: &Trace, plan: &Replay, rows: &[Row]) -> String {
     text
 }
 
+/// The rows of one trace as lines of a Markdown table: hits in percent, the best in bold. The first
+/// trace brings the table's head.
+pub(super) fn markdown(trace: &Trace, plan: &Replay, rows: &[Row], first: bool) -> String {
+    let by_policy: Vec<&[Row]> = rows.chunks(plan.sizes.len()).collect();
+    let mut text = String::new();
+    if first {
+        let names: Vec<String> = plan.policies.iter().map(|policy| label(*policy)).collect();
+        let _ = writeln!(text, "| trace | size | {} |", names.join(" | "));
+        let _ = writeln!(text, "|---|--:|{}", "--:|".repeat(names.len()));
+    }
+    for at in 0..plan.sizes.len() {
+        let online = plan.policies.iter().zip(&by_policy).filter(|(policy, _)| policy.is_online());
+        let best = online.map(|(_, rows)| rows[at].misses).min();
+        let cells: Vec<String> = plan
+            .policies
+            .iter()
+            .zip(&by_policy)
+            .map(|(policy, rows)| {
+                let hits = format!("{:.2}", 100.0 - rows[at].miss_ratio * 100.0);
+                let is_best = policy.is_online() && Some(rows[at].misses) == best;
+                if is_best { format!("**{hits}**") } else { hits }
+            })
+            .collect();
+        let size = size(&by_policy[0][at]);
+        let _ = writeln!(text, "| {} | {size} | {} |", trace.name(), cells.join(" | "));
+    }
+    text
+}
+
+/// How the policies stand over all traces and sizes.
+pub(super) fn standings(standings: &[Standing], markdown: bool) -> String {
+    let cells = standings.first().map_or(0, |standing| standing.cells);
+    let share = |count: usize| format!("{:.1}", 100.0 * count as f64 / cells.max(1) as f64);
+    let headings =
+        ["POLICY", ">MISSES, %", ">BEST", ">WITHIN 1, %", ">WITHIN 3, %", ">WORST", ">BEHIND LRU"];
+    let rows = standings.iter().map(|standing| {
+        let behind_lru = standing.behind_lru.map_or("-".to_string(), |cells| cells.to_string());
+        vec![
+            standing.policy.to_string(),
+            format!("{:.2}", standing.mean_percent),
+            standing.best().to_string(),
+            share(standing.within(1.0)),
+            share(standing.within(3.0)),
+            format!("{:.2}", standing.worst_points()),
+            behind_lru,
+        ]
+    });
+    let mut text =
+        format!("\n{cells} traces and sizes. Behind the best, in points of the miss ratio:\n");
+    text.push_str(
+        "how often nobody is better, how often at most 1 or 3 behind, and how far in the worst\n\
+         case; in how many it misses more than LRU by more than half a point.\n\n",
+    );
+    if markdown {
+        let names = headings.map(|name| name.trim_start_matches('>').to_lowercase());
+        let _ = writeln!(text, "| {} |\n|---|{}", names.join(" | "), "--:|".repeat(6));
+        rows.for_each(|row| {
+            let _ = writeln!(text, "| {} |", row.join(" | "));
+        });
+    } else {
+        let mut table = Table::new(&headings);
+        rows.for_each(|row| table.row(row));
+        text.push_str(&table.render(format::Form { script: false, exact: false, json: false }));
+    }
+    text
+}
+
 fn heading(trace: &Trace, form: Form) -> String {
     let (requests, distinct) = (count(trace.requests()), count(trace.distinct()));
     let bytes = HumanSize(form.distinct_bytes(trace));
@@ -60,7 +127,7 @@ fn heading(trace: &Trace, form: Form) -> String {
     let mut text = format!("{name}: {requests} requests for {distinct} {objects}, {bytes}\n");
     if form == Form::Charged {
         text.push_str(
-            "Headers, ghosts and index are paid out of the size; by policies other than arc, a \
+            "Headers, ghosts and index are paid out of the size; by others than arc and auto, a \
              header\nof the same size for each resident block, and nothing for ghosts.\n",
         );
     }
