@@ -551,6 +551,10 @@ impl<K: Eq, V: Clone> Policy<K, V> {
                 return None;
             }
         };
+        if charge.kind == Kind::Passing {
+            self.forget(slot);
+            return None;
+        }
         let ghost = self.directory.ghosts().get(slot).ghost();
         let place = self.directory.ghosts().get(slot).place;
         if charge.kind != Kind::Prime {
@@ -649,7 +653,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
             Some(ghost) if !demand && !ghost.prefetched && ghost.list.queue == Queue::Mru => {
                 Touch::new(now, false).apart()
             }
-            _ => Touch::new(now, !demand),
+            _ => Touch::new(now, !demand && charge.kind != Kind::Passing),
         };
         let partition = self.tenants.partition(charge.tenant);
         let queue = match comeback {

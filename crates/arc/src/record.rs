@@ -17,6 +17,9 @@ pub enum Kind {
     Prefetch,
     /// An administrator wants it warm. As `Prefetch`, but it does not move the targets.
     Prime,
+    /// Somebody reads it whose reads are not to count as use. It stands among the uncached, and
+    /// its ghost teaches nothing. A record that is resident keeps its place.
+    Passing,
 }
 
 /// What a record costs, and who pays.

@@ -47,6 +47,12 @@ counters! {
     UncachedPrimarycache = "uncached_primarycache",
     /// Records not kept because they are larger than their share of the ceiling.
     UncachedTooLarge = "uncached_too_large",
+    /// Records not kept because of promote=off.
+    UncachedPromote = "uncached_promote",
+    /// Records not kept because their reader is in a control group that does not promote.
+    UncachedCgroup = "uncached_cgroup",
+    /// Hits that did not count as use, because of promote=off or the reader's control group.
+    UnpromotedHits = "unpromoted_hits",
     /// Records let go behind a stream because of freebehind.
     FreebehindDropped = "freebehind_dropped",
     /// Versions of objects dropped because they changed behind our back.

@@ -1,22 +1,25 @@
+mod tree;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
+use crate::memory::Memory;
 use crate::property::{PROPERTIES, Properties, Property, PropertyError};
-
-/// Longest name of a dataset in bytes, as in ZFS.
-const NAME_BYTES_MAX: usize = 255;
+use crate::share::{self, ShareError};
+pub use tree::DatasetTree;
 
 /// A subtree of a pool's origin with properties of its own.
 #[derive(Debug)]
 pub struct Dataset {
-    id: u32,
+    /// Given when it is first asked for: most trees are only looked at, and ids are few.
+    id: OnceLock<u32>,
     name: String,
     path: PathBuf,
     effective: ArcSwap<Properties>,
@@ -108,6 +111,9 @@ pub enum DatasetError {
     /// The property or its value is wrong.
     #[error(transparent)]
     Property(#[from] PropertyError),
+    /// A share of the ARC cannot be given.
+    #[error(transparent)]
+    Share(#[from] ShareError),
 }
 
 /// The tree of datasets of one pool.
@@ -120,19 +126,16 @@ pub enum DatasetError {
 pub struct Datasets {
     state: RwLock<State>,
     epoch: AtomicU64,
+    /// One edit at a time; nobody who only looks waits for it.
+    edits: Mutex<()>,
+    /// The ARC of which datasets have shares, and the pool's number in it.
+    memory: OnceLock<(Arc<Memory>, u32)>,
 }
 
 #[derive(Debug)]
 struct State {
-    pool: String,
-    by_name: BTreeMap<String, Node>,
+    tree: DatasetTree,
     trie: Arc<Trie>,
-}
-
-#[derive(Debug)]
-struct Node {
-    dataset: Arc<Dataset>,
-    local: BTreeMap<&'static str, String>,
 }
 
 #[derive(Debug, Default)]
@@ -149,9 +152,15 @@ pub struct DatasetCursor {
 }
 
 impl Dataset {
+    fn new(name: String, path: PathBuf) -> Dataset {
+        let effective = ArcSwap::from_pointee(Properties::default());
+        Dataset { id: OnceLock::new(), name, path, effective }
+    }
+
     /// A number unlike that of any other dataset in the process.
     pub fn id(&self) -> u32 {
-        self.id
+        static NEXT_ID: AtomicU32 = AtomicU32::new(0);
+        *self.id.get_or_init(|| NEXT_ID.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The name, from the pool down.
@@ -190,19 +199,12 @@ impl Datasets {
     /// # Errors
     /// When the pool's name is not well formed.
     pub fn new(pool: &str) -> Result<Datasets, DatasetError> {
-        check_name(pool)?;
-        if pool.contains('/') {
-            let reason = "the name of a pool has no `/`";
-            return Err(DatasetError::BadName { name: pool.to_string(), reason });
-        }
-        let node = Node::new(pool.to_string(), PathBuf::new());
-        let mut state = State {
-            pool: pool.to_string(),
-            by_name: BTreeMap::from([(pool.to_string(), node)]),
-            trie: Arc::default(),
-        };
-        state.rebuild();
-        Ok(Datasets { state: RwLock::new(state), epoch: AtomicU64::new(0) })
+        Ok(Datasets {
+            state: RwLock::new(State::of(DatasetTree::new(pool)?)),
+            epoch: AtomicU64::new(0),
+            edits: Mutex::default(),
+            memory: OnceLock::new(),
+        })
     }
 
     /// Changes whenever the answer to any question about the tree may have changed.
@@ -212,11 +214,7 @@ impl Datasets {
 
     /// The top of the tree of paths.
     pub fn root(&self) -> DatasetCursor {
-        let state = self.state.read();
-        DatasetCursor {
-            dataset: state.by_name[&state.pool].dataset.clone(),
-            trie: Some(state.trie.clone()),
-        }
+        self.state.read().root()
     }
 
     /// The dataset to which a path relative to the pool's top belongs.
@@ -226,7 +224,61 @@ impl Datasets {
 
     /// All datasets, in the order of their names.
     pub fn list(&self) -> Vec<Arc<Dataset>> {
-        self.state.read().by_name.values().map(|node| node.dataset.clone()).collect()
+        self.state.read().tree.datasets().cloned().collect()
+    }
+
+    /// Makes any number of changes, all of them or nothing. What a new `arclimit` excludes is
+    /// evicted before this returns.
+    ///
+    /// # Errors
+    /// That of `edit`, or when the result asks for shares of the ARC that cannot be given.
+    pub fn edit(
+        &self,
+        edit: impl FnOnce(&mut DatasetTree) -> Result<(), DatasetError>,
+    ) -> Result<(), DatasetError> {
+        self.edit_and_save(edit, || Ok(()))
+    }
+
+    /// As [`edit`](Datasets::edit), and calls `save` once the changes have been checked, before
+    /// any of them is made.
+    ///
+    /// # Errors
+    /// As [`edit`](Datasets::edit), or that of `save`; then all is as it was.
+    pub fn edit_and_save<T, E: From<DatasetError>>(
+        &self,
+        edit: impl FnOnce(&mut DatasetTree) -> Result<(), DatasetError>,
+        save: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _one = self.edits.lock();
+        let mut tree = self.state.read().tree.clone();
+        edit(&mut tree)?;
+        let saved = match self.memory.get() {
+            Some((memory, pool)) => {
+                memory.divide(*pool, tree.sharers(), || save().map_err(Refusal::Saving))
+            }
+            None => share::check_alone(&tree.wanted())
+                .map_err(Refusal::Share)
+                .and_then(|()| save().map_err(Refusal::Saving)),
+        };
+        let saved = saved.map_err(|refusal| match refusal {
+            Refusal::Share(error) => DatasetError::Share(error).into(),
+            Refusal::Saving(error) => error,
+        })?;
+        *self.state.write() = State::of(tree);
+        self.epoch.fetch_add(1, Ordering::Release);
+        Ok(saved)
+    }
+
+    /// Takes the shares of the ARC that the datasets ask for, and from now on with each edit.
+    ///
+    /// # Errors
+    /// When they cannot be given.
+    pub(crate) fn join(&self, memory: &Arc<Memory>, pool: u32) -> Result<(), DatasetError> {
+        let _one = self.edits.lock();
+        let sharers = self.state.read().tree.sharers();
+        memory.divide(pool, sharers, || Ok::<(), DatasetError>(()))?;
+        self.memory.set((memory.clone(), pool)).expect("datasets belong to one pool");
+        Ok(())
     }
 
     /// Makes a dataset. Its path is its name without the pool's unless `path` gives another.
@@ -234,29 +286,7 @@ impl Datasets {
     /// # Errors
     /// When the name or the path is wrong or taken, or the dataset above is missing.
     pub fn create(&self, name: &str, path: Option<&Path>) -> Result<(), DatasetError> {
-        check_name(name)?;
-        let mut state = self.state.write();
-        let (parent, last) = name.rsplit_once('/').ok_or_else(|| {
-            let reason = "it has to begin with the pool's name and a `/`";
-            DatasetError::BadName { name: name.to_string(), reason }
-        })?;
-        if state.by_name.contains_key(name) {
-            return Err(DatasetError::Exists { name: name.to_string() });
-        }
-        let above = state.by_name.get(parent).ok_or_else(|| DatasetError::NoParent {
-            name: name.to_string(),
-            parent: parent.to_string(),
-        })?;
-        let path = match path {
-            Some(path) => check_path(path)?,
-            None => above.dataset.path.join(last),
-        };
-        if let Some(node) = state.by_name.values().find(|node| node.dataset.path == path) {
-            return Err(DatasetError::PathTaken { path, name: node.dataset.name.clone() });
-        }
-        state.by_name.insert(name.to_string(), Node::new(name.to_string(), path));
-        self.changed(&mut state);
-        Ok(())
+        self.edit(|tree| tree.create(name, path))
     }
 
     /// Removes a dataset, with those below it if `recursive`. Files are not touched.
@@ -264,33 +294,15 @@ impl Datasets {
     /// # Errors
     /// When there is none, or it has others below it.
     pub fn destroy(&self, name: &str, recursive: bool) -> Result<(), DatasetError> {
-        let mut state = self.state.write();
-        state.node(name)?;
-        if name == state.pool {
-            return Err(DatasetError::IsPool { name: name.to_string() });
-        }
-        let below = format!("{name}/");
-        if !recursive && state.by_name.keys().any(|other| other.starts_with(&below)) {
-            return Err(DatasetError::HasChildren { name: name.to_string() });
-        }
-        state.by_name.retain(|other, _| other != name && !other.starts_with(&below));
-        self.changed(&mut state);
-        Ok(())
+        self.edit(|tree| tree.destroy(name, recursive))
     }
 
-    /// Sets a property on a dataset; those below inherit it.
+    /// Sets a property on a dataset; those below inherit it, if it is one that is inherited.
     ///
     /// # Errors
     /// When there is no such dataset, property or value.
     pub fn set(&self, name: &str, property: &str, value: &str) -> Result<(), DatasetError> {
-        let property = Property::by_name(property)?;
-        let mut parsed = Properties::default();
-        property.apply(value, &mut parsed)?;
-        let mut state = self.state.write();
-        let node = state.node_mut(name)?;
-        node.local.insert(property.name, property.show(&parsed));
-        self.changed(&mut state);
-        Ok(())
+        self.edit(|tree| tree.set(name, property, value))
     }
 
     /// Takes a property off a dataset, and off those below it if `recursive`, so that it is
@@ -299,19 +311,7 @@ impl Datasets {
     /// # Errors
     /// When there is no such dataset or property.
     pub fn inherit(&self, name: &str, property: &str, recursive: bool) -> Result<(), DatasetError> {
-        let property = Property::by_name(property)?;
-        let mut state = self.state.write();
-        state.node_mut(name)?.local.remove(property.name);
-        let below = format!("{name}/");
-        if recursive {
-            for (other, node) in &mut state.by_name {
-                if other.starts_with(&below) {
-                    node.local.remove(property.name);
-                }
-            }
-        }
-        self.changed(&mut state);
-        Ok(())
+        self.edit(|tree| tree.inherit(name, property, recursive))
     }
 
     /// All properties of a dataset, each with its source.
@@ -320,9 +320,9 @@ impl Datasets {
     /// When there is no such dataset.
     pub fn get(&self, name: &str) -> Result<Vec<PropertyRow>, DatasetError> {
         let state = self.state.read();
-        state.node(name)?;
+        state.tree.check_known(name)?;
         let row = |property: &Property| {
-            let (value, source) = state.value(name, property);
+            let (value, source) = state.tree.value(name, property);
             PropertyRow {
                 name: name.to_string(),
                 property: property.name.to_string(),
@@ -338,7 +338,7 @@ impl Datasets {
     /// # Errors
     /// When there is no such dataset.
     pub fn local(&self, name: &str) -> Result<BTreeMap<&'static str, String>, DatasetError> {
-        Ok(self.state.read().node(name)?.local.clone())
+        self.state.read().tree.local(name).cloned()
     }
 
     /// Recounts everything that is derived.
@@ -347,86 +347,54 @@ impl Datasets {
     /// What does not fit.
     pub fn validate(&self) -> Result<(), String> {
         let state = self.state.read();
-        for (name, node) in &state.by_name {
-            if *name != node.dataset.name {
-                return Err(format!("{name} is listed for {}", node.dataset.name));
-            }
-            if node.dataset.properties() != state.effective(name) {
+        state.tree.validate()?;
+        for dataset in state.tree.datasets() {
+            let name = dataset.name();
+            if dataset.properties() != state.tree.effective(name) {
                 return Err(format!("{name} has not the properties that follow from the settings"));
             }
-            let cursor = DatasetCursor {
-                dataset: state.by_name[&state.pool].dataset.clone(),
-                trie: Some(state.trie.clone()),
-            };
-            let found = node.dataset.path.iter().fold(cursor, |cursor, name| cursor.child(name));
-            if found.dataset.id != node.dataset.id {
+            let found = dataset.path.iter().fold(state.root(), |cursor, name| cursor.child(name));
+            if !Arc::ptr_eq(&found.dataset, dataset) {
                 return Err(format!("the path of {name} leads to {}", found.dataset.name));
             }
         }
         Ok(())
     }
+}
 
-    fn changed(&self, state: &mut State) {
-        state.rebuild();
-        self.epoch.fetch_add(1, Ordering::Release);
+impl Drop for Datasets {
+    fn drop(&mut self) {
+        if let Some((memory, pool)) = self.memory.get() {
+            memory.undivide(*pool);
+        }
     }
 }
 
-impl Node {
-    fn new(name: String, path: PathBuf) -> Node {
-        static NEXT_ID: AtomicU32 = AtomicU32::new(0);
-        let dataset = Dataset {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            name,
-            path,
-            effective: ArcSwap::from_pointee(Properties::default()),
-        };
-        Node { dataset: Arc::new(dataset), local: BTreeMap::new() }
+/// Why an edit was not made.
+enum Refusal<E> {
+    Share(ShareError),
+    Saving(E),
+}
+
+impl<E> From<ShareError> for Refusal<E> {
+    fn from(error: ShareError) -> Refusal<E> {
+        Refusal::Share(error)
     }
 }
 
 impl State {
-    fn node(&self, name: &str) -> Result<&Node, DatasetError> {
-        self.by_name.get(name).ok_or_else(|| DatasetError::Unknown { name: name.to_string() })
-    }
-
-    fn node_mut(&mut self, name: &str) -> Result<&mut Node, DatasetError> {
-        self.by_name.get_mut(name).ok_or_else(|| DatasetError::Unknown { name: name.to_string() })
-    }
-
-    /// Value and source of a property: the nearest setting upwards.
-    fn value(&self, name: &str, property: &Property) -> (String, Source) {
-        let mut above = Some(name);
-        while let Some(current) = above {
-            let setting = self.by_name.get(current).and_then(|node| node.local.get(property.name));
-            if let Some(value) = setting {
-                let source = match current == name {
-                    true => Source::Local,
-                    false => Source::Inherited(current.to_string()),
-                };
-                return (value.clone(), source);
-            }
-            above = current.rsplit_once('/').map(|(parent, _)| parent);
+    /// What follows from a tree.
+    fn of(tree: DatasetTree) -> State {
+        let mut trie = Trie::default();
+        for dataset in tree.datasets() {
+            dataset.effective.store(Arc::new(tree.effective(dataset.name())));
+            trie.insert(dataset.path.iter(), dataset.clone());
         }
-        (property.default.to_string(), Source::Default)
+        State { tree, trie: Arc::new(trie) }
     }
 
-    fn effective(&self, name: &str) -> Properties {
-        let mut properties = Properties::default();
-        for property in PROPERTIES {
-            let (value, _) = self.value(name, property);
-            property.apply(&value, &mut properties).expect("settings are checked when made");
-        }
-        properties
-    }
-
-    fn rebuild(&mut self) {
-        let mut root = Trie::default();
-        for (name, node) in &self.by_name {
-            node.dataset.effective.store(Arc::new(self.effective(name)));
-            root.insert(node.dataset.path.iter(), node.dataset.clone());
-        }
-        self.trie = Arc::new(root);
+    fn root(&self) -> DatasetCursor {
+        DatasetCursor { dataset: self.tree.top().clone(), trie: Some(self.trie.clone()) }
     }
 }
 
@@ -441,40 +409,6 @@ impl Trie {
             }
         }
     }
-}
-
-fn check_name(name: &str) -> Result<(), DatasetError> {
-    let error = |reason| Err(DatasetError::BadName { name: name.to_string(), reason });
-    if name.len() > NAME_BYTES_MAX {
-        return error("it is longer than 255 bytes");
-    }
-    for component in name.split('/') {
-        if component.is_empty() {
-            return error("a part of it is empty");
-        }
-        if component == "." || component == ".." {
-            return error("`.` and `..` lead elsewhere");
-        }
-        let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.: ".contains(c);
-        if !component.chars().all(is_good) || component.starts_with([' ', '-']) {
-            return error("letters, digits and - _ . : may be used, and spaces inside");
-        }
-    }
-    Ok(())
-}
-
-/// A path below the top, without detours.
-fn check_path(path: &Path) -> Result<PathBuf, DatasetError> {
-    let error = || DatasetError::BadPath { path: path.to_owned() };
-    let mut checked = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => checked.push(name),
-            Component::CurDir => {}
-            _ => return Err(error()),
-        }
-    }
-    if checked.as_os_str().is_empty() { Err(error()) } else { Ok(checked) }
 }
 
 #[cfg(test)]

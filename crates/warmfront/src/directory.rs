@@ -15,6 +15,7 @@ use crate::names::NAMES;
 use crate::object::Object;
 use crate::pool::Pool;
 use crate::property::{CacheLevel, Coherence, PrefetchLevel};
+use crate::reader::Reader;
 
 /// Look-ups that go on side by side when a directory is read with the attributes of its entries.
 const LOOKUPS_AHEAD: usize = 32;
@@ -26,6 +27,7 @@ pub struct OpenDirectory {
     listing: Mutex<Option<Arc<Listing>>>,
     /// Entries whose look-ups have been sent ahead.
     ahead: Mutex<Range<usize>>,
+    reader: Reader,
 }
 
 impl Pool {
@@ -34,6 +36,18 @@ impl Pool {
     /// # Errors
     /// [`EngineError::is_stale`] when its name now leads to another object.
     pub async fn open_directory(self: &Arc<Self>, id: ObjectId) -> Result<Arc<OpenDirectory>> {
+        self.open_directory_for(Reader::Counted, id).await
+    }
+
+    /// As [`open_directory`](Pool::open_directory), for a reader whose use may not count.
+    ///
+    /// # Errors
+    /// As [`open_directory`](Pool::open_directory).
+    pub async fn open_directory_for(
+        self: &Arc<Self>,
+        reader: Reader,
+        id: ObjectId,
+    ) -> Result<Arc<OpenDirectory>> {
         let object = self.object(id)?;
         let coherence = self.properties(&object).coherence;
         if coherence == Coherence::Open || !object.version().is_trusted(coherence, self.now()) {
@@ -45,19 +59,20 @@ impl Pool {
             object,
             listing: Mutex::new(None),
             ahead: Mutex::new(0..0),
+            reader,
         }))
     }
 
     /// The names in a directory, from the ARC if they are there.
-    pub(crate) async fn listing(&self, object: &Object) -> Result<Arc<Listing>> {
-        let tenant = self.tenant(object);
+    pub(crate) async fn listing(&self, object: &Object, reader: Reader) -> Result<Arc<Listing>> {
+        let tenant = self.tenant_for(object, reader);
         let generation = object.version().generation;
         if tenant.properties().primarycache != CacheLevel::None
-            && let Some(kept) = self.kept(object.id, Part::Listing)
+            && let Some(kept) = self.kept(&tenant, object.id, Part::Listing)
             && let Content::Listing { generation: known, listing } = &kept.content
             && *known == generation
         {
-            tenant.counters.add(Counter::DemandMetadataHits, 1);
+            tenant.hit(Counter::DemandMetadataHits, 1);
             return Ok(listing.clone());
         }
         tenant.counters.add(Counter::DemandMetadataMisses, 1);
@@ -88,7 +103,7 @@ impl OpenDirectory {
         if let Some(listing) = self.listing.lock().clone() {
             return Ok(listing);
         }
-        let listing = self.pool.listing(&self.object).await?;
+        let listing = self.pool.listing(&self.object, self.reader).await?;
         Ok(self.listing.lock().get_or_insert(listing).clone())
     }
 
@@ -114,10 +129,10 @@ impl OpenDirectory {
     pub async fn found(&self, index: usize) -> Option<Found> {
         let listing = self.entries().await.ok()?;
         let name = &listing.get(index)?.name;
-        let tenant = self.pool.tenant(&self.object);
+        let tenant = self.pool.tenant_for(&self.object, self.reader);
         match self.pool.cached_lookup(&self.object, &tenant, name) {
             Some(found) => {
-                tenant.counters.add(Counter::DemandMetadataHits, 1);
+                tenant.hit(Counter::DemandMetadataHits, 1);
                 return found;
             }
             None => tenant.counters.add(Counter::DemandMetadataMisses, 1),
@@ -147,9 +162,9 @@ impl OpenDirectory {
             .map(|index| {
                 let (done, wait) = oneshot::channel();
                 let (pool, object) = (self.pool.clone(), self.object.clone());
-                let listing = listing.clone();
+                let (listing, reader) = (listing.clone(), self.reader);
                 self.pool.spawn.spawn(Box::pin(async move {
-                    pool.warm_lookup(&object, &listing[index].name).await;
+                    pool.warm_lookup(reader, &object, &listing[index].name).await;
                     let _ = done.send(());
                 }));
                 wait
@@ -161,8 +176,8 @@ impl OpenDirectory {
 
 impl Pool {
     /// Brings what a look-up needs into the ARC.
-    async fn warm_lookup(&self, directory: &Object, name: &std::ffi::OsStr) {
-        let tenant = self.tenant(directory);
+    async fn warm_lookup(&self, reader: Reader, directory: &Object, name: &std::ffi::OsStr) {
+        let tenant = self.tenant_for(directory, reader);
         let found = match self.cached_lookup(directory, &tenant, name) {
             Some(found) => {
                 tenant.counters.add(Counter::PrefetchMetadataHits, 1);

@@ -1,5 +1,7 @@
 use storage::{ObjectId, OriginError};
 
+use crate::datasets::DatasetError;
+
 /// Why the engine could not do what it was asked.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -19,6 +21,9 @@ pub enum EngineError {
     /// There is no memory for what was to be read.
     #[error(transparent)]
     OutOfMemory(#[from] arc::OutOfMemory),
+    /// The datasets ask for something that cannot be.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,

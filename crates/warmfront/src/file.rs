@@ -11,6 +11,7 @@ use crate::names::NAMES;
 use crate::object::{Layout, Object, Tenant};
 use crate::pool::Pool;
 use crate::property::{Coherence, Properties};
+use crate::reader::Reader;
 use crate::version::{StaleBy, Version};
 
 /// Records of a version that are dropped one by one when it ends; of a longer object the rest is
@@ -36,6 +37,8 @@ pub struct OpenFile {
     file: OnceLock<Arc<dyn OriginFile>>,
     mode: OpenMode,
     kernel_cache: KernelCache,
+    /// Who has opened it.
+    reader: Reader,
 }
 
 impl Pool {
@@ -48,10 +51,24 @@ impl Pool {
         id: ObjectId,
         mode: OpenMode,
     ) -> Result<Arc<OpenFile>> {
+        self.open_file_for(Reader::Counted, id, mode).await
+    }
+
+    /// As [`open_file`](Pool::open_file), for a reader whose use may not count.
+    ///
+    /// # Errors
+    /// As [`open_file`](Pool::open_file).
+    pub async fn open_file_for(
+        self: &Arc<Self>,
+        reader: Reader,
+        id: ObjectId,
+        mode: OpenMode,
+    ) -> Result<Arc<OpenFile>> {
         if mode.write || mode.truncate {
             self.writable()?;
         }
         let object = &self.object(id)?;
+        object.used_by(reader);
         self.moves.told(id).await;
         let properties = self.properties(object);
         let coherence = properties.coherence;
@@ -62,7 +79,7 @@ impl Pool {
         let only_reads = !mode.write && !mode.truncate;
         if only_reads && coherence == Coherence::Exclusive {
             // Nobody else can take the file away, so what is cached needs no open at the origin.
-            let opened = self.opened(id, None, mode, &properties)?;
+            let opened = self.opened(reader, id, None, mode, &properties)?;
             object.postpone(&opened);
             return Ok(opened);
         }
@@ -72,18 +89,18 @@ impl Pool {
             self.drop_generation(object.id, &object.version());
             let file = self.origin.open(object.id, mode).await;
             drop(change);
-            let opened = self.opened(id, Some(file?), mode, &properties)?;
+            let opened = self.opened(reader, id, Some(file?), mode, &properties)?;
             self.adopt(object, &opened).await.map(|()| opened)
         } else {
             match self.origin.open(object.id, mode).await {
-                Ok(file) => self.opened(id, Some(file), mode, &properties),
+                Ok(file) => self.opened(reader, id, Some(file), mode, &properties),
                 // What is cached may still be believed, and is better than nothing.
                 Err(error)
                     if error.is_unreachable()
                         && only_reads
                         && matches!(coherence, Coherence::Ttl(_)) =>
                 {
-                    self.opened(id, None, mode, &properties)
+                    self.opened(reader, id, None, mode, &properties)
                 }
                 Err(error) => {
                     self.distrust_name(object);
@@ -102,6 +119,19 @@ impl Pool {
         node: Node<'_>,
         mode: OpenMode,
     ) -> Result<(Found, Arc<OpenFile>)> {
+        self.create_file_for(Reader::Counted, node, mode).await
+    }
+
+    /// As [`create_file`](Pool::create_file), for somebody whose use may not count.
+    ///
+    /// # Errors
+    /// As [`create_file`](Pool::create_file).
+    pub async fn create_file_for(
+        self: &Arc<Self>,
+        reader: Reader,
+        node: Node<'_>,
+        mode: OpenMode,
+    ) -> Result<(Found, Arc<OpenFile>)> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
         let properties = self.place(&directory, node.name).tenant.properties();
@@ -111,7 +141,7 @@ impl Pool {
             Err(error) => (Err(error), None),
         };
         let found = self.made(&directory, node.name, entry).await?;
-        Ok((found, self.opened(found.object, file, mode, &properties)?))
+        Ok((found, self.opened(reader, found.object, file, mode, &properties)?))
     }
 
     /// Makes and opens a regular file that has no name.
@@ -130,8 +160,9 @@ impl Pool {
         let mode = OpenMode { direct: properties.directio, ..mode };
         let Created { entry, file } =
             self.origin.create_unnamed(parent, permissions, caller, mode).await?;
-        let found = self.take_in_at(self.unnamed_place(&directory), entry).await?;
-        Ok((found, self.opened(found.object, Some(file), mode, &properties)?))
+        let found = self.take_in_at(self.unnamed_place(&directory), Reader::Counted, entry).await?;
+        let opened = self.opened(Reader::Counted, found.object, Some(file), mode, &properties);
+        Ok((found, opened?))
     }
 
     /// Opens at the origin what is open here and postponed, before the name or the permissions
@@ -147,6 +178,7 @@ impl Pool {
     /// The open file, with a use of its object that it keeps.
     fn opened(
         self: &Arc<Self>,
+        reader: Reader,
         id: ObjectId,
         file: Option<Arc<dyn OriginFile>>,
         mode: OpenMode,
@@ -159,7 +191,7 @@ impl Pool {
             true => KernelCache::Refresh,
         };
         let file = file.map_or_else(OnceLock::new, OnceLock::from);
-        Ok(Arc::new(OpenFile { pool: self.clone(), object, file, mode, kernel_cache }))
+        Ok(Arc::new(OpenFile { pool: self.clone(), object, file, mode, kernel_cache, reader }))
     }
 
     /// Drops all records of a version.
@@ -256,7 +288,12 @@ impl OpenFile {
     }
 
     pub(crate) fn tenant(&self) -> Tenant {
-        self.pool.tenant(&self.object)
+        self.pool.tenant(&self.object).read_by(self.reader)
+    }
+
+    /// Whether what is read through it counts as use.
+    pub(crate) fn promotes(&self, properties: &Properties) -> bool {
+        self.reader.promotes(properties)
     }
 
     pub(crate) fn key(&self, layout: &Layout, number: u64) -> Key {

@@ -38,7 +38,10 @@ mod prime;
 mod property;
 mod range_lock;
 mod read;
+mod reader;
 mod record;
+mod share;
+mod shares;
 mod size;
 mod statistics;
 mod stream;
@@ -52,7 +55,9 @@ pub use answer::Listing;
 pub use arc::CURVE_SAMPLES_MIN;
 pub use counters::COUNTERS;
 pub use curve::{CURVES_MAX, CurveReport, CurveScope, SizePoint};
-pub use datasets::{Dataset, DatasetCursor, DatasetError, Datasets, PropertyRow, Source};
+pub use datasets::{
+    Dataset, DatasetCursor, DatasetError, DatasetTree, Datasets, PropertyRow, Source,
+};
 pub use directory::OpenDirectory;
 pub use error::{EngineError, Result};
 pub use file::{KernelCache, OpenFile};
@@ -64,7 +69,9 @@ pub use property::{
     CacheLevel, Coherence, PROPERTIES, PrefetchLevel, Properties, Property, PropertyError, nearest,
     parse_setting,
 };
+pub use reader::Reader;
 pub use record::Pieces;
+pub use share::{SHARES_MAX, ShareError};
 pub use size::{ExactSize, HumanSize, Size, SizeError, parse_size, parse_size_or_percent};
 pub use statistics::Statistics;
 /// Origins, clocks and executors, for programs that depend on this crate alone.

@@ -13,6 +13,7 @@ use crate::names::NAMES;
 use crate::object::{Object, Place, Tenant};
 use crate::pool::Pool;
 use crate::property::{CacheLevel, Coherence, Properties};
+use crate::reader::Reader;
 use crate::version::{StaleBy, Version, is_trusted, trust};
 
 /// The longest time for which an answer may be passed on to be cached above us.
@@ -52,15 +53,28 @@ impl Pool {
     /// [`EngineError::is_not_found`] when there is no such name; it may be taken not to exist for
     /// [`negative_ttl`](Pool::negative_ttl).
     pub async fn lookup(&self, parent: ObjectId, name: &OsStr) -> Result<Found> {
+        self.lookup_for(Reader::Counted, parent, name).await
+    }
+
+    /// As [`lookup`](Pool::lookup), for a reader whose use may not count.
+    ///
+    /// # Errors
+    /// As [`lookup`](Pool::lookup).
+    pub async fn lookup_for(
+        &self,
+        reader: Reader,
+        parent: ObjectId,
+        name: &OsStr,
+    ) -> Result<Found> {
         let directory = self.object(parent)?;
-        let tenant = self.tenant(&directory);
+        let tenant = self.tenant_for(&directory, reader);
         match self.cached_lookup(&directory, &tenant, name) {
             Some(Some(found)) => {
-                tenant.counters.add(Counter::DemandMetadataHits, 1);
+                tenant.hit(Counter::DemandMetadataHits, 1);
                 Ok(found)
             }
             Some(None) => {
-                tenant.counters.add(Counter::DemandMetadataHits, 1);
+                tenant.hit(Counter::DemandMetadataHits, 1);
                 Err(not_found("look up"))
             }
             None => {
@@ -92,7 +106,7 @@ impl Pool {
         name: &OsStr,
     ) -> Option<Option<Found>> {
         let properties = tenant.properties();
-        let kept = self.kept(directory.id, Part::Name(name))?;
+        let kept = self.kept(tenant, directory.id, Part::Name(name))?;
         let Content::Name { name: kept_name, object } = &kept.content else {
             return None;
         };
@@ -108,13 +122,15 @@ impl Pool {
         let coherence = place.tenant.properties().coherence;
         if let Some(object) = self.objects.get_used(id) {
             let version = object.version();
+            object.used_by(tenant.reader);
             if version.is_trusted(coherence, now) {
                 return Some(Some(self.found(&object, &version, kept.checked_at)));
             }
             self.release(id, 1);
             return None;
         }
-        let attributes = self.kept(id, Part::Attributes)?;
+        let attributes_of = place.tenant.clone().read_by(tenant.reader);
+        let attributes = self.kept(&attributes_of, id, Part::Attributes)?;
         let Content::Attributes(version) = &attributes.content else {
             return None;
         };
@@ -127,6 +143,7 @@ impl Pool {
             &Entry { object: id, attributes: version.attributes },
         );
         let (object, _) = self.use_object(id, place, *version);
+        object.used_by(tenant.reader);
         Some(Some(self.found(&object, version, kept.checked_at)))
     }
 
@@ -139,7 +156,7 @@ impl Pool {
     ) -> Result<Found> {
         let _names = directory.ranges.shared(NAMES).await;
         match self.origin.lookup(directory.id, name).await {
-            Ok(entry) => self.take_in(directory, name, entry).await,
+            Ok(entry) => self.take_in(directory, tenant, name, entry).await,
             Err(error) => {
                 if error.is_not_found() {
                     self.keep_name(directory, tenant, name, None);
@@ -156,24 +173,32 @@ impl Pool {
     pub(crate) async fn take_in(
         &self,
         directory: &Object,
+        tenant: &Tenant,
         name: &OsStr,
         entry: Entry,
     ) -> Result<Found> {
-        self.keep_name(directory, &self.tenant(directory), name, Some(entry.object));
-        self.take_in_at(self.place(directory, name), entry).await
+        self.keep_name(directory, tenant, name, Some(entry.object));
+        self.take_in_at(self.place(directory, name), tenant.reader, entry).await
     }
 
     /// Takes in an object at a place, with the reference that the origin has counted for it.
-    pub(crate) async fn take_in_at(&self, place: Place, entry: Entry) -> Result<Found> {
+    pub(crate) async fn take_in_at(
+        &self,
+        place: Place,
+        reader: Reader,
+        entry: Entry,
+    ) -> Result<Found> {
         let now = self.now();
         let record_bytes = place.tenant.properties().recordsize;
         // What was known before the last use ended has the generation of the cached records.
-        let kept = self.kept(entry.object, Part::Attributes);
+        let tenant = place.tenant.clone().read_by(reader);
+        let kept = self.kept(&tenant, entry.object, Part::Attributes);
         let known = match kept.as_deref().map(|kept| &kept.content) {
             Some(Content::Attributes(version)) => *version,
             _ => Version::new(entry.attributes, record_bytes, now),
         };
         let (object, made) = self.use_object(entry.object, place.clone(), known);
+        object.used_by(reader);
         if !made {
             self.found_elsewhere(&object, &place);
         }
@@ -258,13 +283,26 @@ impl Pool {
     /// # Errors
     /// [`EngineError::is_stale`] when the object's name now leads elsewhere.
     pub async fn attributes(&self, id: ObjectId, file: Option<&OpenFile>) -> Result<Attributed> {
+        self.attributes_for(Reader::Counted, id, file).await
+    }
+
+    /// As [`attributes`](Pool::attributes), for a reader whose use may not count.
+    ///
+    /// # Errors
+    /// As [`attributes`](Pool::attributes).
+    pub async fn attributes_for(
+        &self,
+        reader: Reader,
+        id: ObjectId,
+        file: Option<&OpenFile>,
+    ) -> Result<Attributed> {
         let object = self.object(id)?;
-        let tenant = self.tenant(&object);
+        let tenant = self.tenant_for(&object, reader);
         let properties = tenant.properties();
         if properties.primarycache != CacheLevel::None
             && object.version().is_trusted(properties.coherence, self.now())
         {
-            tenant.counters.add(Counter::DemandMetadataHits, 1);
+            tenant.hit(Counter::DemandMetadataHits, 1);
         } else {
             tenant.counters.add(Counter::DemandMetadataMisses, 1);
             self.check(&object, file).await?;
@@ -408,8 +446,16 @@ impl Pool {
     /// # Errors
     /// As the origin decides.
     pub async fn read_link(&self, id: ObjectId) -> Result<Arc<OsString>> {
+        self.read_link_for(Reader::Counted, id).await
+    }
+
+    /// As [`read_link`](Pool::read_link), for a reader whose use may not count.
+    ///
+    /// # Errors
+    /// As [`read_link`](Pool::read_link).
+    pub async fn read_link_for(&self, reader: Reader, id: ObjectId) -> Result<Arc<OsString>> {
         let object = self.object(id)?;
-        let tenant = self.tenant(&object);
+        let tenant = self.tenant_for(&object, reader);
         if let Some(kept) = self.kept_trusted(&tenant, id, Part::Link)
             && let Content::Link(target) = &kept.content
         {
@@ -429,15 +475,14 @@ impl Pool {
         part: Part<'_>,
     ) -> Option<Arc<crate::answer::Metadata>> {
         let properties = tenant.properties();
-        let kept = self.kept(id, part).filter(|kept| {
+        let kept = self.kept(tenant, id, part).filter(|kept| {
             properties.primarycache != CacheLevel::None
                 && is_trusted(kept.checked_at, properties.coherence, self.now())
         });
-        let counter = match kept {
-            Some(_) => Counter::DemandMetadataHits,
-            None => Counter::DemandMetadataMisses,
-        };
-        tenant.counters.add(counter, 1);
+        match kept {
+            Some(_) => tenant.hit(Counter::DemandMetadataHits, 1),
+            None => tenant.counters.add(Counter::DemandMetadataMisses, 1),
+        }
         kept
     }
 

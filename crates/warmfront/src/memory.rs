@@ -1,11 +1,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc::{Arena, Cache};
 use parking_lot::Mutex;
 
 use crate::answer::Cached;
 use crate::key::Key;
+use crate::share::{ShareError, Sharer};
+use crate::shares::{ShareInForce, Shares};
 
 /// The cache is resized only when the other charges have moved by this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
@@ -29,6 +32,10 @@ pub struct Memory {
     charged_bytes: AtomicU64,
     /// Serialises changes of the cache's capacity; holds the charges that it is based on.
     resized_at_bytes: Mutex<u64>,
+    /// Parts of the cache; changed by whoever holds the lock of the cache's capacity.
+    shares: Mutex<Shares>,
+    /// One change of shares at a time, from its check until it is made.
+    dividing: Mutex<()>,
     next_pool: AtomicU32,
 }
 
@@ -48,6 +55,8 @@ impl Memory {
             ceiling_bytes: AtomicU64::new(ceiling_bytes),
             charged_bytes: AtomicU64::new(0),
             resized_at_bytes: Mutex::new(0),
+            shares: Mutex::default(),
+            dividing: Mutex::default(),
             next_pool: AtomicU32::new(0),
         })
     }
@@ -59,11 +68,23 @@ impl Memory {
 
     /// Changes the ceiling. What no longer fits is evicted, and its memory given back to the
     /// system, before this returns; but for what reads under way hold until they end.
+    ///
+    /// Reserves and limits that are shares of the ceiling follow it. While the ceiling is too
+    /// small for all reserves, each is cut in proportion.
     pub fn set_ceiling_bytes(&self, ceiling_bytes: u64) {
         let held = self.arena.hold();
+        let mut resized_at = self.resized_at_bytes.lock();
         self.ceiling_bytes.store(ceiling_bytes, Ordering::Relaxed);
-        self.resize(true);
-        drop(held);
+        *resized_at = self.charged_bytes();
+        let capacity_bytes = rest(ceiling_bytes, *resized_at);
+        let shares = self.shares.lock();
+        if capacity_bytes < self.cache.capacity_bytes() {
+            // Before the cache shrinks, so that those give whose share becomes smaller.
+            shares.put_in_force(&self.cache, ceiling_bytes, capacity_bytes);
+        }
+        self.cache.set_capacity(capacity_bytes);
+        shares.put_in_force(&self.cache, ceiling_bytes, capacity_bytes);
+        drop((shares, resized_at, held));
         self.arena.set_kept_bytes_max(kept_bytes_max(ceiling_bytes) as usize);
     }
 
@@ -77,6 +98,11 @@ impl Memory {
         self.next_pool.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// What is cached under a key. Counts as use if it `promotes`.
+    pub(crate) fn lookup(&self, key: &Key, promotes: bool, now: Duration) -> Option<Cached> {
+        if promotes { self.cache.get(key, now) } else { self.cache.peek(key) }
+    }
+
     /// Charges `bytes` until the result is dropped.
     pub(crate) fn charge(&self, bytes: u64) -> Charged<'_> {
         self.charge_for_good(bytes);
@@ -86,30 +112,65 @@ impl Memory {
     /// Charges `bytes` until [`discharge`](Memory::discharge) gives them back.
     pub(crate) fn charge_for_good(&self, bytes: u64) {
         self.charged_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.resize(false);
+        self.resize();
     }
 
     /// Gives back bytes that were charged for good.
     pub(crate) fn discharge(&self, bytes: u64) {
         let before = self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "more memory given back than was charged");
-        self.resize(false);
+        self.resize();
     }
 
-    fn resize(&self, at_once: bool) {
-        let charged = self.charged_bytes.load(Ordering::Relaxed);
-        let mut resized_at = if at_once {
-            self.resized_at_bytes.lock()
-        } else {
-            match self.resized_at_bytes.try_lock() {
-                Some(resized_at) => resized_at,
-                None => return,
-            }
+    /// Lets the cache follow the other charges.
+    fn resize(&self) {
+        let charged = self.charged_bytes();
+        let Some(mut resized_at) = self.resized_at_bytes.try_lock() else {
+            return;
         };
-        if at_once || charged.abs_diff(*resized_at) >= STEP_BYTES {
+        if charged.abs_diff(*resized_at) >= STEP_BYTES {
             *resized_at = charged;
             self.cache.set_capacity(rest(self.ceiling_bytes(), charged));
         }
+    }
+
+    /// Gives a pool these shares of the ARC instead of those that it has, once `save` has
+    /// succeeded. What a limit then excludes is evicted before this returns.
+    ///
+    /// # Errors
+    /// A share that cannot be, or the error of `save`; then all is as it was.
+    pub(crate) fn divide<T, E: From<ShareError>>(
+        &self,
+        pool: u32,
+        sharers: Vec<Sharer>,
+        save: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _one = self.dividing.lock();
+        let ceiling_bytes = self.ceiling_bytes();
+        let capacity_bytes = rest(ceiling_bytes, 0);
+        self.shares.lock().check(pool, &sharers, ceiling_bytes, capacity_bytes)?;
+        let saved = save()?;
+        // The cache keeps its capacity while this is held.
+        let _resized_at = self.resized_at_bytes.lock();
+        self.shares.lock().adopt(pool, sharers, &self.cache, self.ceiling_bytes());
+        Ok(saved)
+    }
+
+    /// Takes the shares of a pool back.
+    pub(crate) fn undivide(&self, pool: u32) {
+        let taken_back: Result<(), ShareError> = self.divide(pool, Vec::new(), || Ok(()));
+        taken_back.expect("no shares can always be had");
+    }
+
+    /// The share that is set on a dataset, as it is in force.
+    pub(crate) fn share_in_force(&self, pool: u32, name: &str) -> Option<ShareInForce> {
+        self.shares.lock().in_force(pool, name, &self.cache)
+    }
+
+    /// The most bytes that one record of a dataset may have.
+    pub(crate) fn record_bytes_max(&self, dataset: u32) -> u64 {
+        let limit_bytes = self.shares.lock().limit_bytes(dataset, &self.cache);
+        self.cache.record_bytes_max().min(limit_bytes / arc::RECORD_SHARE)
     }
 }
 

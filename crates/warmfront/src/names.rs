@@ -174,7 +174,7 @@ impl Pool {
         let entry = made?;
         // The id may have belonged to a link before.
         self.drop_kept(entry.object, Part::Link);
-        self.take_in(directory, name, entry).await
+        self.take_in(directory, &self.tenant(directory), name, entry).await
     }
 
     fn removed(
@@ -209,7 +209,7 @@ impl Pool {
             // No attributes are trusted that could be made wrong.
             return None;
         }
-        if let Some(kept) = self.kept(directory.id, Part::Name(name))
+        if let Some(kept) = self.kept(&self.tenant(directory), directory.id, Part::Name(name))
             && let Content::Name { name: kept_name, object } = &kept.content
             && **kept_name == *name
         {

@@ -1,6 +1,6 @@
 use std::ffi::OsStr;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use storage::{Attributes, ObjectId};
 
-use crate::counters::Counters;
+use crate::counters::{Counter, Counters};
 use crate::datasets::{Dataset, DatasetCursor};
 use crate::file::OpenFile;
 use crate::property::Properties;
 use crate::range_lock::RangeLock;
+use crate::reader::Reader;
 use crate::stream::Streams;
 use crate::version::{StaleBy, Version};
 
@@ -34,6 +35,8 @@ pub(crate) struct Object {
     postponed: Mutex<Vec<Weak<OpenFile>>>,
     /// The generation whose pages the kernel may have, zero for none.
     passed_on: AtomicU64,
+    /// Somebody has looked at it whose use counts.
+    is_used: AtomicBool,
     /// Held over each question for attributes with the taking in of the answer, so that an older
     /// answer never follows a newer one.
     pub(crate) attributes_turn: futures::lock::Mutex<()>,
@@ -56,17 +59,36 @@ pub(crate) struct Place {
 /// A look at a place, which costs no shared count.
 pub(crate) type PlaceGuard = arc_swap::Guard<Arc<Place>>;
 
-/// A dataset together with its counters.
+/// A dataset together with its counters, and for whom it is looked at.
 #[derive(Debug, Clone)]
 pub(crate) struct Tenant {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) reader: Reader,
 }
 
 impl Tenant {
     /// The effective properties at this moment.
     pub(crate) fn properties(&self) -> Properties {
         self.dataset.properties()
+    }
+
+    /// The same for `reader`.
+    pub(crate) fn read_by(self, reader: Reader) -> Tenant {
+        Tenant { reader, ..self }
+    }
+
+    /// Counts hits.
+    pub(crate) fn hit(&self, counter: Counter, count: u64) {
+        self.counters.add(counter, count);
+        if !self.promotes() {
+            self.counters.add(Counter::UnpromotedHits, count);
+        }
+    }
+
+    /// Whether what is read counts as use.
+    pub(crate) fn promotes(&self) -> bool {
+        self.reader.promotes(&self.properties())
     }
 }
 
@@ -111,6 +133,7 @@ impl Object {
             version: Mutex::new(version),
             postponed: Mutex::default(),
             passed_on: AtomicU64::new(0),
+            is_used: AtomicBool::new(false),
             attributes_turn: futures::lock::Mutex::new(()),
             ranges: RangeLock::default(),
             streams: Mutex::default(),
@@ -145,6 +168,21 @@ impl Object {
     /// kept them before, and none of another.
     pub(crate) fn passed_on(&self, generation: u64) -> bool {
         self.passed_on.swap(generation, Ordering::Relaxed) == generation
+    }
+
+    /// Notes that `reader` has looked at it.
+    pub(crate) fn used_by(&self, reader: Reader) {
+        if reader == Reader::Counted && !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// As whom it was looked at: counted if anybody was.
+    pub(crate) fn reader(&self) -> Reader {
+        match self.is_used.load(Ordering::Relaxed) {
+            true => Reader::Counted,
+            false => Reader::Passing,
+        }
     }
 
     /// Notes an open file that the origin does not know of yet.

@@ -19,6 +19,7 @@ use crate::moves::Moves;
 use crate::object::{Object, Place, PlaceGuard, Tenant};
 use crate::objects::Objects;
 use crate::property::{CacheLevel, Properties};
+use crate::reader::Reader;
 use crate::record::Record;
 use crate::version::Version;
 
@@ -97,13 +98,15 @@ impl Pool {
     /// Looks at the origin's top directory and makes the pool.
     ///
     /// # Errors
-    /// When the origin does not answer.
+    /// When the origin does not answer, or datasets ask for shares of the ARC that cannot be given.
     pub async fn open(options: PoolOptions) -> Result<Arc<Pool>> {
         let metered = Arc::new(Layered::new(options.origin, Meter::default()));
         let entry = metered.root().await?;
+        let number = options.memory.next_pool();
+        options.datasets.join(&options.memory, number)?;
         let pool = Pool {
             name: options.name,
-            number: options.memory.next_pool(),
+            number,
             origin: metered.clone(),
             metered,
             datasets: options.datasets,
@@ -248,6 +251,12 @@ impl Pool {
         self.place_of(object).tenant.clone()
     }
 
+    /// As [`tenant`](Pool::tenant), looked at for `reader`.
+    pub(crate) fn tenant_for(&self, object: &Object, reader: Reader) -> Tenant {
+        object.used_by(reader);
+        self.tenant(object).read_by(reader)
+    }
+
     /// The properties that hold for the object now.
     pub(crate) fn properties(&self, object: &Object) -> Properties {
         self.place_of(object).tenant.properties()
@@ -294,8 +303,9 @@ impl Pool {
     /// A dataset with the counters that it has had from its first use on.
     fn tenant_of(&self, dataset: Arc<Dataset>) -> Tenant {
         let mut tenants = self.tenants.lock();
-        let (counters, before) = (Arc::default(), tenants.len());
-        let tenant = tenants.entry(dataset.id()).or_insert(Tenant { dataset, counters }).clone();
+        let before = tenants.len();
+        let new = Tenant { dataset, counters: Arc::default(), reader: Reader::Counted };
+        let tenant = tenants.entry(new.dataset.id()).or_insert(new).clone();
         if tenants.len() > before && before > 0 {
             tenants.values().for_each(|tenant| tenant.counters.curve.start());
         }
@@ -335,7 +345,8 @@ impl Pool {
         let place = object.place();
         let version = object.version();
         if version.attributes.links > 0 && place.parent.is_some() {
-            self.keep(&place.tenant, id, Part::Attributes, Content::Attributes(version), true);
+            let tenant = place.tenant.clone().read_by(object.reader());
+            self.keep(&tenant, id, Part::Attributes, Content::Attributes(version), true);
         }
         self.memory.discharge(object.charged_bytes);
         self.origin.forget(id, 1);
@@ -359,7 +370,11 @@ impl Pool {
         let charge = arc::Charge {
             bytes: value.charged_bytes() as u64,
             class: arc::Class::Metadata,
-            kind: if demanded { arc::Kind::Demand } else { arc::Kind::Prefetch },
+            kind: match demanded {
+                _ if !tenant.promotes() => arc::Kind::Passing,
+                true => arc::Kind::Demand,
+                false => arc::Kind::Prefetch,
+            },
             tenant: tenant.dataset.id(),
         };
         let key = Key::metadata(self.number, object, part);
@@ -369,9 +384,14 @@ impl Pool {
     }
 
     /// A metadata answer from the ARC, however old.
-    pub(crate) fn kept(&self, object: ObjectId, part: Part<'_>) -> Option<Arc<Metadata>> {
+    pub(crate) fn kept(
+        &self,
+        tenant: &Tenant,
+        object: ObjectId,
+        part: Part<'_>,
+    ) -> Option<Arc<Metadata>> {
         let key = Key::metadata(self.number, object, part);
-        match self.memory.cache.get(&key, self.now())? {
+        match self.memory.lookup(&key, tenant.promotes(), self.now())? {
             Cached::Metadata(metadata) => Some(metadata),
             Cached::Data(_) => None,
         }

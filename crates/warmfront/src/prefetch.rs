@@ -39,14 +39,17 @@ impl OpenFile {
         };
         let advice = streams.access(range, waited, distance_max, now);
         drop(streams);
+        let promotes = self.promotes(properties);
         if let Some(behind) = advice.behind
             && properties.freebehind
+            && promotes
         {
             self.free_behind(tenant, layout, behind.clone());
             self.object.streams.lock().let_go(behind);
         }
         if let Some(ahead) = advice.prefetch {
-            self.prefetch(tenant, layout, ahead.start..ahead.end.min(layout.size));
+            let kind = if promotes { arc::Kind::Prefetch } else { arc::Kind::Passing };
+            self.prefetch(tenant, layout, ahead.start..ahead.end.min(layout.size), kind);
         }
     }
 
@@ -62,7 +65,13 @@ impl OpenFile {
     }
 
     /// Starts fetching what of `range` is not cached.
-    fn prefetch(self: &Arc<Self>, tenant: &Tenant, layout: &Layout, range: Range<u64>) {
+    fn prefetch(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        layout: &Layout,
+        range: Range<u64>,
+        kind: arc::Kind,
+    ) {
         let per_chunk = (CHUNK_BYTES / layout.record_bytes).max(1);
         let records = layout.records(range);
         let mut first = records.start;
@@ -77,7 +86,7 @@ impl OpenFile {
             }
             let (file, tenant, layout) = (self.clone(), tenant.clone(), *layout);
             self.pool.spawn.spawn(Box::pin(async move {
-                file.bring_in(&tenant, &layout, chunk, arc::Kind::Prefetch).await;
+                file.bring_in(&tenant, &layout, chunk, kind).await;
                 file.pool.prefetches.fetch_sub(1, Ordering::Relaxed);
             }));
         }
@@ -116,12 +125,12 @@ impl OpenFile {
             }
         }
         let count = leads.len() as u64;
-        if matches!(kind, arc::Kind::Prefetch) {
+        if matches!(kind, arc::Kind::Prefetch | arc::Kind::Passing) {
             tenant.counters.add(Counter::PrefetchDataHits, hits);
             tenant.counters.add(Counter::PrefetchDataIohits, joined);
             tenant.counters.add(Counter::PrefetchDataMisses, count);
         }
-        match self.fetch(tenant, layout, leads, kind).await {
+        match self.fetch(tenant, layout, leads, Some(kind)).await {
             Ok(_) => count,
             Err(error) => {
                 tracing::debug!(object = self.object.id.0, %error, "prefetch failed");

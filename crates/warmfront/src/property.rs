@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::size::{ExactSize, parse_size};
+use crate::size::{ExactSize, Size, parse_size, parse_size_or_percent};
 
 /// What of a dataset is kept in RAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Coherence {
 }
 
 /// The effective properties of a dataset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Properties {
     /// What is kept in RAM.
     pub primarycache: CacheLevel,
@@ -57,6 +57,12 @@ pub struct Properties {
     pub directio: bool,
     /// Whether the kernel may keep pages above us.
     pub pagecache: bool,
+    /// Whether what is read counts as use, and is kept.
+    pub promote: bool,
+    /// RAM that others cannot take.
+    pub arcreserve: Option<Size>,
+    /// RAM that it cannot exceed.
+    pub arclimit: Option<Size>,
 }
 
 /// One property: its name, values, default, words, and how it is set.
@@ -72,6 +78,8 @@ pub struct Property {
     pub help: &'static str,
     /// What it decides, in full.
     pub long_help: &'static str,
+    /// Whether datasets below have the value too, unless they have one of their own.
+    pub inherited: bool,
     /// Values that it takes, written as they are shown again.
     pub examples: &'static [&'static str],
     /// Values that it does not take, though they look like it.
@@ -123,6 +131,20 @@ fn show_on_off(value: bool) -> String {
     if value { "on" } else { "off" }.to_string()
 }
 
+/// A part of the ARC: `none`, bytes, or a share of the ceiling.
+fn share(value: &str) -> Option<Option<Size>> {
+    if value == "none" {
+        return Some(None);
+    }
+    let size = parse_size_or_percent(value).ok()?;
+    let is_sane = !matches!(size, Size::Bytes(bytes) if bytes < SHARE_BYTES_MIN);
+    is_sane.then_some(Some(size))
+}
+
+fn show_share(share: Option<Size>) -> String {
+    share.map_or("none".to_string(), |size| size.to_string())
+}
+
 /// All properties.
 pub const PROPERTIES: &[Property] = &[
     Property {
@@ -134,6 +156,7 @@ pub const PROPERTIES: &[Property] = &[
             names, listings, link targets, extended attributes), or nothing. What is not kept is \
             read from the origin each time, one whole record at a time: set recordsize to what \
             the application reads first.",
+        inherited: true,
         examples: &["all", "metadata", "none"],
         refused: &["", "All", "data", "on"],
         apply: |value, properties| {
@@ -155,6 +178,7 @@ pub const PROPERTIES: &[Property] = &[
         long_help: "Bytes in a record, the unit of reading from the origin and of caching. Large \
             records suit files that are read in sequence; a database is best served with its own \
             page size. A change drops what is cached of the files concerned.",
+        inherited: true,
         examples: &["4K", "16K", "128K", "1M"],
         refused: &["", "0", "2K", "3K", "5000", "2M", "12Q"],
         apply: |value, properties| {
@@ -172,6 +196,7 @@ pub const PROPERTIES: &[Property] = &[
         help: "what is fetched before it is asked for",
         long_help: "What is fetched before it is asked for: contents ahead of sequential readers \
             and attributes ahead of readers of directories, only attributes, or nothing.",
+        inherited: true,
         examples: &["all", "metadata", "none"],
         refused: &["", "some", "off"],
         apply: |value, properties| {
@@ -199,6 +224,7 @@ pub const PROPERTIES: &[Property] = &[
         help: "let go of what a sequential reader has passed",
         long_help: "Whether the records that a sequential reader has passed are let go at once, \
             so that a stream does not push other things out of the cache. As freebehind of UFS.",
+        inherited: true,
         examples: &["on", "off"],
         refused: &["", "true", "1"],
         apply: |value, properties| {
@@ -214,6 +240,7 @@ pub const PROPERTIES: &[Property] = &[
         help: "bytes that are fetched ahead of a sequential reader at most",
         long_help: "How far ahead of a sequential reader contents are fetched at most. The \
             distance starts small and grows only as long as reads still have to wait.",
+        inherited: true,
         examples: &["0", "1500000", "8M", "64M"],
         refused: &["", "65M", "-1", "far"],
         apply: |value, properties| {
@@ -230,6 +257,7 @@ pub const PROPERTIES: &[Property] = &[
         long_help: "When it is checked whether somebody else has changed the origin: never, \
             because nobody else writes to it; at each open of a file or directory; or when the \
             last check is older than so many seconds.",
+        inherited: true,
         examples: &["exclusive", "open", "ttl=0", "ttl=2.5", "ttl=60"],
         refused: &["", "ttl", "ttl=", "ttl=-1", "ttl=soon", "ttl=NaN", "ttl=inf", "exclusive=1"],
         apply: |value, properties| {
@@ -254,6 +282,7 @@ pub const PROPERTIES: &[Property] = &[
         help: "read the origin past the kernel's page cache",
         long_help: "Whether the origin is read with O_DIRECT, where its file system can, so that \
             the kernel does not keep a second copy of what the ARC keeps. As forcedirectio of UFS.",
+        inherited: true,
         examples: &["on", "off"],
         refused: &["", "yes"],
         apply: |value, properties| {
@@ -270,6 +299,7 @@ pub const PROPERTIES: &[Property] = &[
         long_help: "Whether the kernel may keep pages of files above the ARC. Repeated reads then \
             run at the speed of local files, but hot data is held twice, outside the ceiling, and \
             the ARC does not see those reads.",
+        inherited: true,
         examples: &["on", "off"],
         refused: &["", "7"],
         apply: |value, properties| {
@@ -278,7 +308,62 @@ pub const PROPERTIES: &[Property] = &[
         },
         show: |properties| show_on_off(properties.pagecache),
     },
+    Property {
+        name: "promote",
+        values: "on|off",
+        default: "on",
+        help: "let what is read count as use, and keep it",
+        long_help: "Whether what is read counts as use and is kept. With off, reads find what is \
+            cached but do not make it look hot, and what is missing passes by: for backups, \
+            virus scans and whatever else reads everything once. Priming still brings in.",
+        inherited: true,
+        examples: &["on", "off"],
+        refused: &["", "no", "0"],
+        apply: |value, properties| {
+            properties.promote = on_off(value)?;
+            Some(())
+        },
+        show: |properties| show_on_off(properties.promote),
+    },
+    Property {
+        name: "arcreserve",
+        values: "none, a size from 1M, or a share of the ceiling such as 25%",
+        default: "none",
+        help: "RAM that other datasets cannot take",
+        long_help: "Bytes of the ARC, with headers and ghosts, that others cannot take from this \
+            dataset and those below it that have neither arcreserve nor arclimit of their own. \
+            What is not used serves others. Not inherited, as ZFS's reservation. While the \
+            ceiling is too small for all reserves, each gives in proportion.",
+        inherited: false,
+        examples: &["none", "1M", "1536M", "25%", "12.5%"],
+        refused: &["", "0", "4K", "0%", "101%", "-1", "all"],
+        apply: |value, properties| {
+            properties.arcreserve = share(value)?;
+            Some(())
+        },
+        show: |properties| show_share(properties.arcreserve),
+    },
+    Property {
+        name: "arclimit",
+        values: "none, a size from 1M, or a share of the ceiling such as 25%",
+        default: "none",
+        help: "RAM that the dataset cannot exceed",
+        long_help: "Bytes of the ARC, with headers and ghosts, that this dataset and those below \
+            it that have neither arcreserve nor arclimit of their own cannot exceed. One record \
+            may take an eighth of it. Not inherited, as ZFS's quota.",
+        inherited: false,
+        examples: &["none", "8M", "4G", "50%", "100%"],
+        refused: &["", "0", "1023K", "0%", "200%", "-1", "unlimited"],
+        apply: |value, properties| {
+            properties.arclimit = share(value)?;
+            Some(())
+        },
+        show: |properties| show_share(properties.arclimit),
+    },
 ];
+
+/// Least bytes that can be reserved, or allowed.
+const SHARE_BYTES_MIN: u64 = 1 << 20;
 
 /// The longest trust that `coherence=ttl=` can give: a year.
 const TTL_SECONDS_MAX: f64 = 366.0 * 24.0 * 3600.0;
@@ -343,6 +428,9 @@ impl Default for Properties {
             coherence: Coherence::Open,
             directio: true,
             pagecache: false,
+            promote: true,
+            arcreserve: None,
+            arclimit: None,
         };
         for property in PROPERTIES {
             property
@@ -376,12 +464,13 @@ impl fmt::Display for Coherence {
 impl Serialize for Property {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
-        let mut fields = serializer.serialize_struct("Property", 5)?;
+        let mut fields = serializer.serialize_struct("Property", 6)?;
         fields.serialize_field("name", self.name)?;
         fields.serialize_field("values", self.values)?;
         fields.serialize_field("default", self.default)?;
         fields.serialize_field("help", self.help)?;
         fields.serialize_field("long_help", self.long_help)?;
+        fields.serialize_field("inherited", &self.inherited)?;
         fields.end()
     }
 }

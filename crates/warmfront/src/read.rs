@@ -51,15 +51,21 @@ impl OpenFile {
         if self.object.ranges.is_being_written(layout.widened(&range)) {
             return None;
         }
+        let promotes = self.promotes(&properties);
         let mut pieces = Pieces::default();
         for number in layout.records(range.clone()) {
-            let record = self.cached(&layout, number, now)?;
+            let record = self.cached(&layout, number, promotes, now)?;
             pieces.push(record, within(&layout, number, &range));
         }
         let records = layout.records(range.clone());
         tenant.counters.add(Counter::DemandDataHits, records.end - records.start);
         tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
-        self.sample(tenant, &layout, records);
+        if promotes {
+            self.sample(tenant, &layout, records);
+        } else {
+            tenant.counters.add(Counter::UnpromotedHits, records.end - records.start);
+            self.let_pass(&layout, &range);
+        }
         self.accessed(tenant, &properties, &layout, range, false, now);
         Some(pieces)
     }
@@ -84,14 +90,23 @@ impl OpenFile {
         let (pieces, waited) = self.gather(&tenant, &layout, range.clone()).await?;
         drop(guard);
         tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
+        if !self.promotes(&properties) {
+            self.let_pass(&layout, &range);
+        }
         self.accessed(&tenant, &properties, &layout, range, waited, now);
         Ok(pieces)
     }
 
     /// A record from RAM, if it is there with all its bytes.
-    fn cached(&self, layout: &Layout, number: u64, now: Duration) -> Option<Arc<Record>> {
+    fn cached(
+        &self,
+        layout: &Layout,
+        number: u64,
+        promotes: bool,
+        now: Duration,
+    ) -> Option<Arc<Record>> {
         let range = layout.record_range(number);
-        match self.pool.memory.cache.get(&self.key(layout, number), now)? {
+        match self.pool.memory.lookup(&self.key(layout, number), promotes, now)? {
             Cached::Data(record) if record.bytes().len() as u64 >= range.end - range.start => {
                 Some(record)
             }
@@ -106,12 +121,14 @@ impl OpenFile {
         layout: &Layout,
         range: Range<u64>,
     ) -> Result<(Pieces, bool)> {
-        let keeps = tenant.properties().primarycache == CacheLevel::All;
+        let properties = tenant.properties();
+        let keeps = properties.primarycache == CacheLevel::All;
+        let promotes = self.promotes(&properties);
         let now = self.pool.now();
         let mut sources = Vec::new();
         let mut leads = Vec::new();
         for number in layout.records(range.clone()) {
-            let cached = if keeps { self.cached(layout, number, now) } else { None };
+            let cached = if keeps { self.cached(layout, number, promotes, now) } else { None };
             let source = match cached {
                 Some(record) => Source::Ready(record),
                 None => match self.pool.flights.claim(&self.key(layout, number)) {
@@ -126,32 +143,70 @@ impl OpenFile {
         }
         let hits = sources.iter().filter(|source| matches!(source, Source::Ready(_))).count();
         let joined = sources.iter().filter(|source| matches!(source, Source::Joined(..))).count();
-        tenant.counters.add(Counter::DemandDataHits, hits as u64);
+        tenant.hit(Counter::DemandDataHits, hits as u64);
         tenant.counters.add(Counter::DemandDataIohits, joined as u64);
         tenant.counters.add(Counter::DemandDataMisses, leads.len() as u64);
-        self.sample(tenant, layout, layout.records(range.clone()));
+        if promotes {
+            self.sample(tenant, layout, layout.records(range.clone()));
+        }
+        let admission = promotes.then_some(arc::Kind::Demand);
         let waited = joined + leads.len() > 0;
 
         // What this caller has to fetch comes first: others wait for it.
-        let fetched = self.fetch(tenant, layout, leads, arc::Kind::Demand).await?;
+        let fetched = self.fetch(tenant, layout, leads, admission).await?;
         let mut pieces = Pieces::default();
         let first = layout.records(range.clone()).start;
         for (index, source) in sources.into_iter().enumerate() {
             let number = first + index as u64;
+            let is_fetched = matches!(source, Source::Led(_));
             let record = match source {
                 Source::Ready(record) => record,
                 Source::Led(index) => fetched[index].clone(),
                 Source::Joined(number, flight) => match flight.landed().await {
-                    Some(record) => record?,
+                    Some(record) => self.share(tenant, layout, number, record?),
                     None => self.take_over(tenant, layout, number).await?,
                 },
             };
+            if is_fetched && keeps && !promotes && range.end < layout.record_range(number).end {
+                // The reader has not come to its end, and is to find the rest.
+                self.admit(tenant, self.key(layout, number), &record, arc::Kind::Passing, now);
+            }
             if !pieces.push(record, within(layout, number, &range)) {
                 // The file has become shorter at the origin.
                 break;
             }
         }
         Ok((pieces, waited))
+    }
+
+    /// A record that another caller has fetched. If that caller's use does not count and this
+    /// one's does, this one keeps it.
+    fn share(
+        &self,
+        tenant: &Tenant,
+        layout: &Layout,
+        number: u64,
+        record: Arc<Record>,
+    ) -> Arc<Record> {
+        let key = self.key(layout, number);
+        if tenant.promotes() && !self.pool.memory.cache.contains(&key) {
+            self.admit(tenant, key, &record, arc::Kind::Demand, self.pool.now());
+        }
+        record
+    }
+
+    /// Lets go of what a reader whose use does not count has brought in and read to its end.
+    fn let_pass(&self, layout: &Layout, range: &Range<u64>) {
+        let cache = &self.pool.memory.cache;
+        for number in layout.records(range.clone()) {
+            let key = self.key(layout, number);
+            let is_passing = |at: arc::Location| at.list.queue == arc::Queue::Uncached;
+            if range.end >= layout.record_range(number).end
+                && cache.locate(&key).is_some_and(is_passing)
+            {
+                cache.remove(&key);
+            }
+        }
     }
 
     /// Fetches a record after the caller that was fetching it gave up.
@@ -165,7 +220,8 @@ impl OpenFile {
             match self.pool.flights.claim(&self.key(layout, number)) {
                 Claim::Lead(lead) => {
                     let leads = vec![(number, lead)];
-                    let mut fetched = self.fetch(tenant, layout, leads, arc::Kind::Demand).await?;
+                    let admission = tenant.promotes().then_some(arc::Kind::Demand);
+                    let mut fetched = self.fetch(tenant, layout, leads, admission).await?;
                     return Ok(fetched.remove(0));
                 }
                 Claim::Join(flight) => {
@@ -178,13 +234,14 @@ impl OpenFile {
         Err(EngineError::Interrupted)
     }
 
-    /// Fetches records from the origin, neighbours in one call, and lands them.
+    /// Fetches records from the origin, neighbours in one call, and lands them. They are not kept
+    /// if there is no `admission`.
     pub(crate) async fn fetch(
         &self,
         tenant: &Tenant,
         layout: &Layout,
         leads: Vec<(u64, RecordLead<'_>)>,
-        kind: arc::Kind,
+        admission: Option<arc::Kind>,
     ) -> Result<Vec<Arc<Record>>> {
         let run_max = (ORIGIN_READ_BYTES_MAX / layout.record_bytes).max(1) as usize;
         let mut fetched = Vec::with_capacity(leads.len());
@@ -197,7 +254,7 @@ impl OpenFile {
             {
                 run.push(lead);
             }
-            fetched.extend(self.fetch_run(tenant, layout, first, run, kind).await?);
+            fetched.extend(self.fetch_run(tenant, layout, first, run, admission).await?);
         }
         Ok(fetched)
     }
@@ -209,7 +266,7 @@ impl OpenFile {
         layout: &Layout,
         first: u64,
         leads: Vec<RecordLead<'_>>,
-        kind: arc::Kind,
+        admission: Option<arc::Kind>,
     ) -> Result<Vec<Arc<Record>>> {
         let numbers = first..first + leads.len() as u64;
         let lengths: Vec<u64> = numbers
@@ -227,8 +284,8 @@ impl OpenFile {
         let charged = self.pool.memory.charge(bytes as u64);
         let mut buffers: Vec<IoSliceMut<'_>> =
             records.iter_mut().map(|record| IoSliceMut::new(record.buffer_mut())).collect();
-        let _demand =
-            matches!(kind, arc::Kind::Demand).then(|| UnderWay::new(&self.pool.demand_fetches));
+        let _demand = matches!(admission, None | Some(arc::Kind::Demand))
+            .then(|| UnderWay::new(&self.pool.demand_fetches));
         let outcome = match self.origin_file().await {
             Ok(file) => {
                 let read = file.read(first * layout.record_bytes, &mut buffers).await;
@@ -257,11 +314,25 @@ impl OpenFile {
             record.set_length(length.min(left) as usize);
             left -= length.min(left);
             let record = Arc::new(record);
-            self.admit(tenant, *lead.key(), &record, kind, now);
+            match admission {
+                Some(kind) => self.admit(tenant, *lead.key(), &record, kind, now),
+                None => self.pass_by(tenant),
+            }
             lead.land(Ok(record.clone()));
             fetched.push(record);
         }
         Ok(fetched)
+    }
+
+    /// Counts a record that is not kept because its reader's use does not count.
+    pub(crate) fn pass_by(&self, tenant: &Tenant) {
+        let properties = tenant.properties();
+        let reason = match properties.primarycache {
+            CacheLevel::All if !properties.promote => Counter::UncachedPromote,
+            CacheLevel::All => Counter::UncachedCgroup,
+            CacheLevel::Metadata | CacheLevel::None => Counter::UncachedPrimarycache,
+        };
+        tenant.counters.add(reason, 1);
     }
 
     /// Puts a record into the ARC, as the properties and the budget allow.

@@ -33,6 +33,16 @@ pub enum Size {
     Percent(f64),
 }
 
+impl fmt::Display for Size {
+    /// As it is read.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Bytes(bytes) => ExactSize(*bytes).fmt(formatter),
+            Size::Percent(percent) => formatter.pad(&format!("{percent}%")),
+        }
+    }
+}
+
 const UNITS: [(&str, u32); 6] = [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p", 50), ("e", 60)];
 
 /// Reads a number of bytes as people write it: `131072`, `128K`, `4.5GiB`. Units are powers of

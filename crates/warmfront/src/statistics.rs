@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use arc::{Class, List, Queue};
+use arc::{Class, List, Queue, Share};
 use serde::{Deserialize, Serialize};
 
 use crate::pool::Pool;
+use crate::shares::ShareInForce;
 
 /// The counters of a pool, and of each of its datasets, by name.
 ///
@@ -14,7 +15,9 @@ use crate::pool::Pool;
 pub struct Statistics {
     /// Of the pool.
     pub counters: BTreeMap<String, u64>,
-    /// Of each dataset that has been used, by its name.
+    /// Of each dataset that has been used, by its name, without those below it. Of one with
+    /// `arcreserve` or `arclimit` also what these are in bytes at present, and as `arcshare_size`
+    /// what is charged to it and those below it that use its share, headers and ghosts included.
     pub datasets: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
@@ -29,6 +32,12 @@ impl Pool {
             }
             counters.extend(usage(&self.memory.cache.tenant(tenant.dataset.id())));
             statistics.datasets.insert(tenant.dataset.name().to_string(), counters);
+        }
+        for dataset in self.datasets.list() {
+            if let Some(held) = self.memory.share_in_force(self.number, dataset.name()) {
+                let counters = statistics.datasets.entry(dataset.name().to_string()).or_default();
+                counters.extend(share_counters(&held));
+            }
         }
         statistics.counters.extend(self.origin_counters());
         statistics.counters.extend(self.arc_counters());
@@ -83,6 +92,19 @@ impl Pool {
     }
 }
 
+/// What a share of the ARC is at present. There is no counter of what is not limited.
+fn share_counters(held: &ShareInForce) -> BTreeMap<String, u64> {
+    let Share { reserve_bytes, limit_bytes } = held.share;
+    let mut counters = BTreeMap::from([
+        ("arcreserve".to_string(), reserve_bytes),
+        ("arcshare_size".to_string(), held.charged_bytes),
+    ]);
+    if limit_bytes != u64::MAX {
+        counters.insert("arclimit".to_string(), limit_bytes);
+    }
+    counters
+}
+
 /// The name of a queue as counters and people have it.
 pub(crate) fn queue_name(queue: Queue) -> &'static str {
     match queue {
@@ -115,6 +137,7 @@ fn usage(usage: &arc::Usage) -> BTreeMap<String, u64> {
             add(format!("{queue}_ghost_hit_bytes"), sums.ghost_hit_bytes);
         }
     }
+    add("size".to_string(), usage.bytes());
     add("deleted".to_string(), usage.evictions);
     add("evicted_bytes".to_string(), usage.evicted_bytes);
     add("inserted".to_string(), usage.inserts);

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use storage::Kind;
 
+use crate::answer::Cached;
+use crate::counters::Counter;
 use crate::error::Result;
 use crate::key::Key;
-use crate::object::{Layout, Object};
+use crate::object::{Layout, Object, Tenant};
 use crate::pool::Pool;
 use crate::property::CacheLevel;
+use crate::record::Record;
 use crate::statistics::queue_name;
 
 /// Records of an object that are looked at; of a larger one only the first.
@@ -33,6 +36,8 @@ pub struct Why {
     pub generation: u64,
     /// The effective `primarycache`.
     pub primarycache: String,
+    /// Whether what is read counts as use: the effective `promote`.
+    pub promote: bool,
     /// The effective `coherence`.
     pub coherence: String,
     /// Seconds since the attributes were last checked against the origin.
@@ -89,10 +94,11 @@ impl Pool {
         let version = object.version();
         let is_file = version.attributes.kind == Kind::File;
         let records = if is_file { layout.records(0..layout.size).end } else { 0 };
+        let is_too_large = self.is_too_large(&layout, &tenant);
         let mut runs: Vec<RecordRun> = Vec::new();
         let mut records_cached = 0;
         for number in 0..records.min(RECORDS_MAX) {
-            let run = self.state(object, &layout, number, properties.primarycache);
+            let run = self.state(object, &layout, number, &tenant, is_too_large);
             records_cached += u64::from(run.reason.is_none() && run.since_seconds.is_some());
             match runs.last_mut().filter(|last| last.continues(&run)) {
                 Some(last) => last.extend(&run),
@@ -108,6 +114,7 @@ impl Pool {
             record_bytes: layout.record_bytes,
             generation: layout.generation,
             primarycache: properties.primarycache.to_string(),
+            promote: properties.promote,
             coherence: properties.coherence.to_string(),
             checked_seconds_ago: self.now().saturating_sub(version.checked_at()).as_secs_f64(),
             records,
@@ -122,8 +129,11 @@ impl Pool {
         object: &Object,
         layout: &Layout,
         number: u64,
-        primarycache: CacheLevel,
+        tenant: &Tenant,
+        is_too_large: bool,
     ) -> RecordRun {
+        let properties = tenant.properties();
+        let primarycache = properties.primarycache;
         let key = Key::record(self.number, object.id, layout.generation, number);
         let cache = &self.memory.cache;
         if let Some(location) = cache.locate(&key) {
@@ -152,6 +162,20 @@ impl Pool {
             CacheLevel::All if object.streams.lock().has_let_go(number * layout.record_bytes) => {
                 ("absent", "was read by a stream and let go behind it (freebehind=on)".to_string())
             }
+            CacheLevel::All if !properties.promote => {
+                let reason = "promote=off: what is read is not kept, unless it was cached before";
+                ("absent", reason.to_string())
+            }
+            CacheLevel::All if is_too_large => {
+                let reason = "larger than an eighth of the ARC, or of the dataset's arclimit";
+                ("absent", reason.to_string())
+            }
+            CacheLevel::All if tenant.counters.get(Counter::UncachedCgroup) > 0 => {
+                let reason = "not read since it was mounted or last changed but by control \
+                              groups that do not promote, or evicted so long ago that no ghost \
+                              is left";
+                ("absent", reason.to_string())
+            }
             CacheLevel::All => {
                 let reason = "not read since it was mounted or last changed, \
                               or evicted so long ago that no ghost is left";
@@ -168,6 +192,13 @@ impl Pool {
             hits: 0,
             reason: Some(reason),
         }
+    }
+
+    /// Whether whole records of an object are too large to be kept.
+    fn is_too_large(&self, layout: &Layout, tenant: &Tenant) -> bool {
+        let bytes =
+            Cached::data_bytes(Record::buffer_bytes(layout.size.min(layout.record_bytes) as usize));
+        bytes as u64 > self.memory.record_bytes_max(tenant.dataset.id())
     }
 }
 

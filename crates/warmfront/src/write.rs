@@ -184,6 +184,9 @@ impl OpenFile {
             }
             // A whole record, or all there is of the last one, is as good as read.
             None if offset == 0 && part.len() as u64 >= known_bytes => {
+                if !tenant.promotes() {
+                    return self.pass_by(&tenant);
+                }
                 let filled = Record::with_capacity(arena, part.len()).map(|mut record| {
                     record.buffer_mut()[..part.len()].copy_from_slice(part);
                     record.set_length(part.len());

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::key::Part;
 use crate::object::Tenant;
 use crate::pool::Pool;
+use crate::reader::Reader;
 use crate::version::StaleBy;
 
 /// Extended attributes. Values are cached as metadata, and so is the answer that there is none.
@@ -19,8 +20,21 @@ impl Pool {
     /// # Errors
     /// `ENODATA` when there is none of that name.
     pub async fn xattr(&self, id: ObjectId, name: &OsStr) -> Result<Arc<Vec<u8>>> {
+        self.xattr_for(Reader::Counted, id, name).await
+    }
+
+    /// As [`xattr`](Pool::xattr), for a reader whose use may not count.
+    ///
+    /// # Errors
+    /// As [`xattr`](Pool::xattr).
+    pub async fn xattr_for(
+        &self,
+        reader: Reader,
+        id: ObjectId,
+        name: &OsStr,
+    ) -> Result<Arc<Vec<u8>>> {
         let object = self.object(id)?;
-        let tenant = self.tenant(&object);
+        let tenant = self.tenant_for(&object, reader);
         let part = object.version().epoch().map(|epoch| Part::Xattr(epoch, name));
         if let Some(kept) = self.kept_in_epoch(&tenant, id, part)
             && let Content::Xattr { name: kept_name, value } = &kept.content
@@ -45,8 +59,16 @@ impl Pool {
     /// # Errors
     /// As the origin decides.
     pub async fn xattrs(&self, id: ObjectId) -> Result<Arc<Vec<OsString>>> {
+        self.xattrs_for(Reader::Counted, id).await
+    }
+
+    /// As [`xattrs`](Pool::xattrs), for a reader whose use may not count.
+    ///
+    /// # Errors
+    /// As [`xattrs`](Pool::xattrs).
+    pub async fn xattrs_for(&self, reader: Reader, id: ObjectId) -> Result<Arc<Vec<OsString>>> {
         let object = self.object(id)?;
-        let tenant = self.tenant(&object);
+        let tenant = self.tenant_for(&object, reader);
         let part = object.version().epoch().map(Part::XattrNames);
         if let Some(kept) = self.kept_in_epoch(&tenant, id, part)
             && let Content::XattrNames(names) = &kept.content

@@ -73,6 +73,9 @@ impl<K: Eq, V: Clone> Policy<K, V> {
     /// While there is room, a tuned partition fills MFU: whatever comes first is as good as
     /// anything, and MRU is too small to hold it until it is used again.
     pub(super) fn first_queue(&self, partition: usize, charge: &Charge, evicted: Evicted) -> Queue {
+        if charge.kind == Kind::Passing {
+            return Queue::Uncached;
+        }
         let own = self.partitions.get(partition);
         let Some(setting) = own.behaviour.setting() else { return Queue::Mru };
         let mfu = List::new(charge.class, Queue::Mfu);

@@ -1,0 +1,204 @@
+use std::fmt::Write;
+
+use arc::{PARTITIONS_MAX, Share};
+
+use crate::property::Properties;
+use crate::size::{HumanSize, Size};
+
+/// Datasets that can have `arcreserve` or `arclimit` at a time, in all pools of a process.
+pub const SHARES_MAX: usize = PARTITIONS_MAX - 1;
+
+/// Reserves that a refusal lists one by one; the smaller ones are counted.
+const TERMS_MAX: usize = 6;
+
+/// What `arcreserve` and `arclimit` of a dataset say.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Wanted {
+    pub(crate) reserve: Option<Size>,
+    pub(crate) limit: Option<Size>,
+}
+
+/// A dataset with a share of its own, and who uses it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sharer {
+    /// The dataset's name.
+    pub(crate) name: String,
+    pub(crate) wanted: Wanted,
+    /// Ids of the dataset and of those below it that have no share of their own.
+    pub(crate) members: Vec<u32>,
+}
+
+/// Why a share of the ARC was not given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShareError {
+    /// All reserves together do not fit under the ceiling.
+    #[error(
+        "arcreserve adds up to {} ({terms}), and the ceiling of {} leaves {} that can be reserved; \
+         reserve less, or raise the ceiling (`warmfront set-arc-max`)",
+        HumanSize(*sum_bytes), HumanSize(*ceiling_bytes), HumanSize(*capacity_bytes)
+    )]
+    Overcommitted {
+        /// All reserves, bytes.
+        sum_bytes: u64,
+        /// Who reserves how much, for people.
+        terms: String,
+        /// The ceiling, bytes.
+        ceiling_bytes: u64,
+        /// What it leaves for records, bytes.
+        capacity_bytes: u64,
+    },
+    /// All reserves together are more than any ceiling.
+    #[error("arcreserve adds up to {sum} of the ceiling ({terms}); reserve less")]
+    MoreThanAll {
+        /// All reserves, as a share of the ceiling.
+        sum: String,
+        /// Who reserves how much, for people.
+        terms: String,
+    },
+    /// More would be reserved than may be used.
+    #[error(
+        "`{name}` cannot reserve {reserve} where {limit} is all that it may use; lower arcreserve \
+         or raise arclimit"
+    )]
+    AboveLimit {
+        /// The dataset.
+        name: String,
+        /// Its `arcreserve`, for people.
+        reserve: String,
+        /// Its `arclimit`, for people.
+        limit: String,
+    },
+    /// Too many datasets have shares of their own.
+    #[error(
+        "{count} datasets would have arcreserve or arclimit, and at most {SHARES_MAX} can; set it \
+         on a dataset above them, which they then share"
+    )]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+}
+
+impl Wanted {
+    /// What the properties of a dataset say.
+    pub(crate) fn of(properties: &Properties) -> Wanted {
+        Wanted { reserve: properties.arcreserve, limit: properties.arclimit }
+    }
+
+    /// Whether it says anything.
+    pub(crate) fn is_share(self) -> bool {
+        self != Wanted::default()
+    }
+
+    /// In bytes under a ceiling. What is reserved stays within the limit, also where a change of
+    /// the ceiling would take it beyond.
+    pub(crate) fn under(self, ceiling_bytes: u64) -> Share {
+        let limit_bytes = self.limit.map_or(u64::MAX, |size| bytes_of(size, ceiling_bytes));
+        let reserve_bytes = self.reserve_bytes(ceiling_bytes).min(limit_bytes);
+        Share { reserve_bytes, limit_bytes }
+    }
+
+    /// What is reserved under a ceiling, bytes.
+    fn reserve_bytes(self, ceiling_bytes: u64) -> u64 {
+        self.reserve.map_or(0, |size| bytes_of(size, ceiling_bytes))
+    }
+}
+
+fn bytes_of(size: Size, ceiling_bytes: u64) -> u64 {
+    match size {
+        Size::Bytes(bytes) => bytes,
+        Size::Percent(percent) => (ceiling_bytes as f64 * percent / 100.0) as u64,
+    }
+}
+
+/// Whether shares can be given under any ceiling.
+///
+/// # Errors
+/// What makes no sense whatever the ceiling.
+pub(crate) fn check_alone(sharers: &[Sharer]) -> Result<(), ShareError> {
+    check_count(sharers.len())?;
+    for Sharer { name, wanted, .. } in sharers {
+        let is_above = match (wanted.reserve, wanted.limit) {
+            (Some(Size::Bytes(reserve)), Some(Size::Bytes(limit))) => reserve > limit,
+            (Some(Size::Percent(reserve)), Some(Size::Percent(limit))) => reserve > limit,
+            _ => false,
+        };
+        if is_above {
+            return Err(above_limit(name, *wanted, None));
+        }
+    }
+    let percent = |sharer: &Sharer| match sharer.wanted.reserve {
+        Some(Size::Percent(percent)) => percent,
+        _ => 0.0,
+    };
+    let sum: f64 = sharers.iter().map(percent).sum();
+    if sum > 100.0 {
+        let parts = sharers.iter().filter(|sharer| percent(sharer) > 0.0);
+        let parts = parts.map(|sharer| (&*sharer.name, percent(sharer))).collect();
+        let sum = Size::Percent(sum).to_string();
+        return Err(ShareError::MoreThanAll {
+            sum,
+            terms: terms(parts, |part| format!("{part}%")),
+        });
+    }
+    Ok(())
+}
+
+/// Whether so many datasets can have shares.
+pub(crate) fn check_count(count: usize) -> Result<(), ShareError> {
+    if count > SHARES_MAX { Err(ShareError::TooMany { count }) } else { Ok(()) }
+}
+
+/// Whether a share makes sense under a ceiling.
+pub(crate) fn check_limit(
+    name: &str,
+    wanted: Wanted,
+    ceiling_bytes: u64,
+) -> Result<(), ShareError> {
+    match wanted.reserve_bytes(ceiling_bytes) > wanted.under(ceiling_bytes).limit_bytes {
+        true => Err(above_limit(name, wanted, Some(ceiling_bytes))),
+        false => Ok(()),
+    }
+}
+
+/// Whether reserves fit into what a ceiling leaves.
+pub(crate) fn check_sum(
+    parts: Vec<(&str, u64)>,
+    ceiling_bytes: u64,
+    capacity_bytes: u64,
+) -> Result<(), ShareError> {
+    let sum_bytes = parts.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    if sum_bytes <= capacity_bytes {
+        return Ok(());
+    }
+    let terms = terms(parts, |bytes| HumanSize(bytes).to_string());
+    Err(ShareError::Overcommitted { sum_bytes, terms, ceiling_bytes, capacity_bytes })
+}
+
+fn above_limit(name: &str, wanted: Wanted, ceiling_bytes: Option<u64>) -> ShareError {
+    let said = |size: Option<Size>| match (size, ceiling_bytes) {
+        (Some(Size::Percent(percent)), Some(ceiling)) => {
+            let bytes = HumanSize(bytes_of(Size::Percent(percent), ceiling));
+            format!("{percent}% of the ceiling, {bytes},")
+        }
+        (size, _) => size.map_or("none".to_string(), |size| size.to_string()),
+    };
+    let (reserve, limit) = (said(wanted.reserve), said(wanted.limit));
+    ShareError::AboveLimit { name: name.to_string(), reserve, limit }
+}
+
+/// Who has how much, the largest first.
+fn terms<T: PartialOrd + Copy>(mut parts: Vec<(&str, T)>, said: impl Fn(T) -> String) -> String {
+    parts.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap_or(std::cmp::Ordering::Equal));
+    let shown: Vec<String> = parts
+        .iter()
+        .take(TERMS_MAX)
+        .map(|(name, part)| format!("{name} {}", said(*part)))
+        .collect();
+    let mut text = shown.join(", ");
+    if parts.len() > TERMS_MAX {
+        let _ = write!(text, " and {} others", parts.len() - TERMS_MAX);
+    }
+    text
+}
