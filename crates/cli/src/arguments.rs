@@ -110,7 +110,7 @@ pub(crate) enum Command {
         #[arg(required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Hits and misses, second by second
+    /// Hits and misses of a pool or of one dataset, second by second
     Arcstat(ArcstatArguments),
     /// How large the cache should be: the hit rate that each size would have
     Curve {

@@ -1,28 +1,24 @@
 use std::collections::BTreeMap;
 
-use warmfront::{DatasetError, Datasets, Properties, Property};
+use warmfront::{DatasetError, DatasetTree, Datasets};
 
 use crate::paths::POOL_NAME_BYTES_MAX;
 use crate::protocol::Change;
 
-/// Makes a change in a tree of datasets, all of it or nothing.
+/// Makes a change in a tree of datasets; to be called in an edit, which is made as a whole.
 ///
 /// # Errors
 /// When a dataset, a property or a value is wrong.
-pub(crate) fn apply(change: &Change, datasets: &Datasets) -> Result<(), DatasetError> {
+pub(crate) fn apply(change: &Change, tree: &mut DatasetTree) -> Result<(), DatasetError> {
     match change {
         Change::Create { dataset, path, properties } => {
-            check(properties)?;
-            datasets.create(dataset, path.as_deref())?;
-            set_all(datasets, dataset, properties)
+            tree.create(dataset, path.as_deref())?;
+            set_all(tree, dataset, properties)
         }
-        Change::Destroy { dataset, recursive } => datasets.destroy(dataset, *recursive),
-        Change::Set { dataset, properties } => {
-            check(properties)?;
-            set_all(datasets, dataset, properties)
-        }
+        Change::Destroy { dataset, recursive } => tree.destroy(dataset, *recursive),
+        Change::Set { dataset, properties } => set_all(tree, dataset, properties),
         Change::Inherit { dataset, property, recursive } => {
-            datasets.inherit(dataset, property, *recursive)
+            tree.inherit(dataset, property, *recursive)
         }
     }
 }
@@ -60,19 +56,12 @@ pub(crate) fn pool_name_from(name: &str) -> String {
     pool
 }
 
-fn check(properties: &BTreeMap<String, String>) -> Result<(), DatasetError> {
-    for (name, value) in properties {
-        Property::by_name(name)?.apply(value, &mut Properties::default())?;
-    }
-    Ok(())
-}
-
 fn set_all(
-    datasets: &Datasets,
+    tree: &mut DatasetTree,
     dataset: &str,
     properties: &BTreeMap<String, String>,
 ) -> Result<(), DatasetError> {
-    properties.iter().try_for_each(|(name, value)| datasets.set(dataset, name, value))
+    properties.iter().try_for_each(|(name, value)| tree.set(dataset, name, value))
 }
 
 #[cfg(test)]
@@ -90,17 +79,18 @@ mod tests {
             path: None,
             properties: properties(&[("freebehind", "on"), ("prefetch", value)]),
         };
-        apply(&create("some"), &datasets).expect_err("no such value");
+        let apply = |change: &Change| datasets.edit(|tree| apply(change, tree));
+        apply(&create("some")).expect_err("no such value");
         assert_eq!(datasets.list().len(), 1);
-        apply(&create("none"), &datasets).expect("a value");
+        apply(&create("none")).expect("a value");
         let set = Change::Set {
             dataset: "tank/a".into(),
             properties: properties(&[("freebehind", "off"), ("recordsize", "3")]),
         };
-        apply(&set, &datasets).expect_err("no such value");
+        apply(&set).expect_err("no such value");
         assert!(datasets.local("tank/a").expect("it exists")["freebehind"] == "on");
         let below = Change::Destroy { dataset: "tank/a".into(), recursive: false };
-        apply(&below, &datasets).expect("nothing below it");
+        apply(&below).expect("nothing below it");
     }
 
     #[test]

@@ -2,7 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use warmfront::DatasetError;
+use warmfront::{DatasetError, ShareError};
 
 use crate::checks::PlaceError;
 use crate::line::LineError;
@@ -161,7 +161,10 @@ impl ControlError {
 pub(crate) fn is_usage(error: &DatasetError) -> bool {
     matches!(
         error,
-        DatasetError::Property(_) | DatasetError::BadName { .. } | DatasetError::BadPath { .. }
+        DatasetError::Property(_)
+            | DatasetError::BadName { .. }
+            | DatasetError::BadPath { .. }
+            | DatasetError::Share(ShareError::AboveLimit { .. } | ShareError::MoreThanAll { .. })
     )
 }
 

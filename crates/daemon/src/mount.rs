@@ -6,14 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use futures::executor::block_on;
-use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use storage::{
     Capabilities, Clock, DirectoryOptions, DirectoryOrigin, Origin, RealClock, SlowModel,
     SlowOrigin, ThreadPool,
 };
-use warmfront::{Datasets, HumanSize, Pool, PoolOptions};
+use warmfront::{DatasetError, DatasetTree, Datasets, EngineError, HumanSize, Pool, PoolOptions};
 
 use crate::ceiling::{ArcMax, Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
 use crate::change::pool_name_from;
@@ -120,12 +119,14 @@ impl Prepared {
                 (pool, datasets, None, lock)
             }
         };
-        for (property, value) in &request.properties {
-            datasets.set(&pool, property, value).map_err(|error| match error {
-                warmfront::DatasetError::Property(error) => MountError::Property(error),
-                error => MountError::Settings(error.into()),
-            })?;
-        }
+        let set = |tree: &mut DatasetTree| {
+            let mut all = request.properties.iter();
+            all.try_for_each(|(property, value)| tree.set(&pool, property, value))
+        };
+        datasets.edit(set).map_err(|error| match error {
+            DatasetError::Property(error) => MountError::Property(error),
+            error => MountError::Settings(error.into()),
+        })?;
         Ok(Prepared {
             paths: paths.clone(),
             pool,
@@ -167,8 +168,10 @@ impl Prepared {
             spawn: Arc::new(spawn),
             read_only: self.read_only,
         };
-        let pool = block_on(Pool::open(options))
-            .map_err(|error| MountError::Origin { path: self.places.origin.clone(), error })?;
+        let pool = block_on(Pool::open(options)).map_err(|error| match error {
+            EngineError::Dataset(error) => MountError::Settings(error.into()),
+            error => MountError::Origin { path: self.places.origin.clone(), error },
+        })?;
         // A working directory inside somebody's mount would keep that in use.
         std::env::set_current_dir("/").map_err(system("leave the working directory"))?;
         let mountpoint = self.places.mountpoint.clone();
@@ -209,7 +212,6 @@ impl Prepared {
             warnings: warnings.clone(),
             started: Instant::now(),
             session: OnceLock::new(),
-            changes: Mutex::default(),
         });
         let door = fuse::Door::new(pool.clone());
         let session = Arc::new(fuse::Session::start(mount, door, fuse::Crewing::default())?);

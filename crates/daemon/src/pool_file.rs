@@ -212,7 +212,7 @@ impl PoolFile {
         }
         let datasets = Datasets::new(&pool.name)?;
         let set = Change::Set { dataset: pool.name.clone(), properties: pool.properties.clone() };
-        change::apply(&set, &datasets)?;
+        datasets.edit(|tree| change::apply(&set, tree))?;
         let mut document = template(pool)?;
         edit(&mut document, &set)?;
         paths.make_config_directory()?;
@@ -225,7 +225,7 @@ impl PoolFile {
     /// # Errors
     /// When the change makes no sense or the file cannot be written; then it is as it was.
     pub fn change(self, change: &Change) -> Result<PoolFile, PoolFileError> {
-        change::apply(change, &self.settings.datasets)?;
+        self.settings.datasets.edit(|tree| change::apply(change, tree))?;
         let mut document: DocumentMut =
             self.text.parse().map_err(|error: toml_edit::TomlError| {
                 let at = error.span().map_or(0, |span| span.start);
@@ -421,8 +421,9 @@ fn template(pool: &NewPool) -> Result<DocumentMut, PoolFileError> {
     let origin = text(&pool.origin)?;
     let mut properties = String::new();
     for property in warmfront::PROPERTIES {
+        let inherited = if property.inherited { "" } else { " (not inherited)" };
         properties.push_str(&format!(
-            "#   {} = \"{}\"\n#       {}: {}\n",
+            "#   {} = \"{}\"\n#       {}{inherited}: {}\n",
             property.name, property.default, property.help, property.values
         ));
     }

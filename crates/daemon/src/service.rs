@@ -40,8 +40,6 @@ pub(crate) struct Service {
     pub started: Instant,
     /// Set when the kernel has been answered.
     pub session: OnceLock<Arc<fuse::Session>>,
-    /// One change at a time, so that settings file and pool agree.
-    pub changes: Mutex<()>,
 }
 
 impl Service {
@@ -239,43 +237,25 @@ impl Service {
         }
     }
 
-    /// The settings file first: it checks everything, and what it takes the pool takes as well.
+    /// Saves the change in the settings file once the pool could take it, and makes it then. What
+    /// was set for this mount only is not in the file; a change must fit both.
     fn change(&self, change: &Change) -> Response {
-        let _one = self.changes.lock();
-        let saved = match &self.descriptor.settings {
-            None => Changed::UntilUnmount,
+        let save = || match &self.descriptor.settings {
+            None => Ok(Changed::UntilUnmount),
             Some(file) => {
-                // What was set for this mount only is not in the file; a change must fit both.
-                if let Err(error) = self.fits(change) {
-                    return refused_dataset(&error);
-                }
-                let loaded = PoolFile::load(&self.paths, &self.descriptor.pool);
-                match loaded.and_then(|loaded| loaded.change(change)) {
-                    Ok(_) => Changed::Saved { file: file.clone() },
-                    Err(PoolFileError::Dataset(error)) => return refused_dataset(&error),
-                    Err(error) => return refused(error.to_string(), false),
-                }
+                PoolFile::load(&self.paths, &self.descriptor.pool)?.change(change)?;
+                Ok(Changed::Saved { file: file.clone() })
             }
         };
-        match change::apply(change, self.pool.datasets()) {
-            Ok(()) => {
+        let datasets = self.pool.datasets();
+        match datasets.edit_and_save(|tree| change::apply(change, tree), save) {
+            Ok(saved) => {
                 self.pool.expire_all();
                 Response::Changed(saved)
             }
-            Err(error) => refused_dataset(&error),
+            Err(PoolFileError::Dataset(error)) => refused_dataset(&error),
+            Err(error) => refused(error.to_string(), false),
         }
-    }
-
-    /// Whether the pool as it is now takes a change, tried on a copy of its datasets.
-    fn fits(&self, change: &Change) -> Result<(), DatasetError> {
-        let now = self.pool.datasets();
-        let copy = warmfront::Datasets::new(&self.descriptor.pool)?;
-        for dataset in now.list() {
-            if dataset.name() != self.descriptor.pool {
-                copy.create(dataset.name(), Some(dataset.path()))?;
-            }
-        }
-        change::apply(change, &copy)
     }
 
     fn why(&self, path: &Path) -> Response {

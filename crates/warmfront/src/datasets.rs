@@ -159,8 +159,7 @@ impl Dataset {
 
     /// A number unlike that of any other dataset in the process.
     pub fn id(&self) -> u32 {
-        static NEXT_ID: AtomicU32 = AtomicU32::new(0);
-        *self.id.get_or_init(|| NEXT_ID.fetch_add(1, Ordering::Relaxed))
+        *self.id.get_or_init(next_id)
     }
 
     /// The name, from the pool down.
@@ -177,6 +176,12 @@ impl Dataset {
     pub fn properties(&self) -> Properties {
         **self.effective.load()
     }
+}
+
+/// A number that no dataset of the process has had.
+pub(crate) fn next_id() -> u32 {
+    static NEXT_ID: AtomicU32 = AtomicU32::new(0);
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 
 impl DatasetCursor {

@@ -38,7 +38,7 @@ pub struct OpenFile {
     mode: OpenMode,
     kernel_cache: KernelCache,
     /// Who has opened it.
-    reader: Reader,
+    pub(crate) reader: Reader,
 }
 
 impl Pool {

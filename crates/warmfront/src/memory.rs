@@ -1,17 +1,21 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arc::{Arena, Cache};
+use arc::{Arena, Cache, Charge, Class, Kind, Queue};
 use parking_lot::Mutex;
 
 use crate::answer::Cached;
+use crate::datasets;
 use crate::key::Key;
-use crate::share::{ShareError, Sharer};
+use crate::share::{self, ShareError, Sharer};
 use crate::shares::{ShareInForce, Shares};
 
 /// The cache is resized only when the other charges have moved by this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
+
+/// Readers whose use does not count that can be read ahead for without disturbing each other.
+const PASSING_READERS: u64 = 4;
 
 /// Part of the ceiling, as its divisor, that freed buffers may keep for those to come.
 const KEPT_SHARE: u64 = 64;
@@ -36,6 +40,7 @@ pub struct Memory {
     shares: Mutex<Shares>,
     /// One change of shares at a time, from its check until it is made.
     dividing: Mutex<()>,
+    passage: OnceLock<u32>,
     next_pool: AtomicU32,
 }
 
@@ -57,6 +62,7 @@ impl Memory {
             resized_at_bytes: Mutex::new(0),
             shares: Mutex::default(),
             dividing: Mutex::default(),
+            passage: OnceLock::new(),
             next_pool: AtomicU32::new(0),
         })
     }
@@ -98,9 +104,54 @@ impl Memory {
         self.next_pool.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What is cached under a key. Counts as use if it `promotes`.
-    pub(crate) fn lookup(&self, key: &Key, promotes: bool, now: Duration) -> Option<Cached> {
-        if promotes { self.cache.get(key, now) } else { self.cache.peek(key) }
+    /// What is cached under a key. Counts as use of it by the dataset `user`; without one it has
+    /// no effect. What was passing by is kept when it is used.
+    pub(crate) fn lookup(&self, key: &Key, user: Option<u32>, now: Duration) -> Option<Cached> {
+        let Some(tenant) = user else {
+            return self.cache.peek(key);
+        };
+        let hit = self.cache.hit(key, now)?;
+        if hit.list.queue == Queue::Uncached {
+            let bytes = hit.value.charged_bytes() as u64;
+            let charge = Charge { bytes, class: hit.list.class, kind: Kind::Demand, tenant };
+            // If it may not be kept, it has had its use.
+            let _ = self.cache.insert(*key, hit.value.clone(), charge, now);
+        }
+        Some(hit.value)
+    }
+
+    /// Lets something pass by on its way to a reader whose use does not count. What is cached under
+    /// the key is brought up to date where it is.
+    pub(crate) fn pass(
+        &self,
+        key: Key,
+        value: Cached,
+        class: Class,
+        now: Duration,
+    ) -> Result<(), arc::Refused> {
+        let bytes = value.charged_bytes() as u64;
+        if self.cache.replace(&key, value.clone(), bytes)? {
+            return Ok(());
+        }
+        let charge = Charge { bytes, class, kind: Kind::Passing, tenant: self.passage() };
+        self.cache.insert(key, value, charge, now).map(|_| ())
+    }
+
+    /// To whom is charged what passes by. It has a small part of the ceiling, in which the oldest
+    /// goes first.
+    fn passage(&self) -> u32 {
+        *self.passage.get_or_init(|| {
+            let member = datasets::next_id();
+            let _resized_at = self.resized_at_bytes.lock();
+            self.shares.lock().open_passage(member, &self.cache, self.ceiling_bytes());
+            member
+        })
+    }
+
+    /// How far may be read ahead in records of so many bytes for a reader whose use does not count.
+    pub(crate) fn passing_ahead_max(&self, record_bytes: u64) -> u64 {
+        let room = share::passage(self.ceiling_bytes()).limit_bytes;
+        if record_bytes < room / arc::RECORD_SHARE { room / PASSING_READERS } else { 0 }
     }
 
     /// Charges `bytes` until the result is dropped.

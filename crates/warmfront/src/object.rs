@@ -90,6 +90,11 @@ impl Tenant {
     pub(crate) fn promotes(&self) -> bool {
         self.reader.promotes(&self.properties())
     }
+
+    /// Whose use it is, if it counts.
+    pub(crate) fn user(&self) -> Option<u32> {
+        self.promotes().then(|| self.dataset.id())
+    }
 }
 
 /// What a read needs to know of a version.

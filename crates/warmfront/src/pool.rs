@@ -367,18 +367,18 @@ impl Pool {
         }
         let now = self.now();
         let value = Cached::Metadata(Arc::new(Metadata { checked_at: now, content }));
-        let charge = arc::Charge {
-            bytes: value.charged_bytes() as u64,
-            class: arc::Class::Metadata,
-            kind: match demanded {
-                _ if !tenant.promotes() => arc::Kind::Passing,
-                true => arc::Kind::Demand,
-                false => arc::Kind::Prefetch,
-            },
-            tenant: tenant.dataset.id(),
-        };
         let key = Key::metadata(self.number, object, part);
-        if self.memory.cache.insert(key, value, charge, now).is_err() {
+        let class = arc::Class::Metadata;
+        let outcome = match tenant.user() {
+            None => self.memory.pass(key, value, class, now),
+            Some(user) => {
+                let bytes = value.charged_bytes() as u64;
+                let kind = if demanded { arc::Kind::Demand } else { arc::Kind::Prefetch };
+                let charge = arc::Charge { bytes, class, kind, tenant: user };
+                self.memory.cache.insert(key, value, charge, now).map(|_| ())
+            }
+        };
+        if outcome.is_err() {
             tenant.counters.add(Counter::UncachedTooLarge, 1);
         }
     }
@@ -391,7 +391,7 @@ impl Pool {
         part: Part<'_>,
     ) -> Option<Arc<Metadata>> {
         let key = Key::metadata(self.number, object, part);
-        match self.memory.lookup(&key, tenant.promotes(), self.now())? {
+        match self.memory.lookup(&key, tenant.user(), self.now())? {
             Cached::Metadata(metadata) => Some(metadata),
             Cached::Data(_) => None,
         }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::answer::Cached;
 use crate::counters::Counter;
 use crate::file::OpenFile;
 use crate::flight::Claim;
@@ -26,8 +27,14 @@ impl OpenFile {
         now: Duration,
     ) {
         let keeps = properties.primarycache == CacheLevel::All;
+        let promotes = self.promotes(properties);
+        let record_bytes = Cached::data_bytes(layout.record_bytes as usize) as u64;
+        let room = match promotes {
+            true => u64::MAX,
+            false => self.pool.memory.passing_ahead_max(record_bytes),
+        };
         let distance_max = match properties.prefetch {
-            PrefetchLevel::All if keeps => properties.readahead,
+            PrefetchLevel::All if keeps => properties.readahead.min(room),
             _ => 0,
         };
         if range.is_empty() || (distance_max == 0 && !properties.freebehind) {
@@ -39,7 +46,6 @@ impl OpenFile {
         };
         let advice = streams.access(range, waited, distance_max, now);
         drop(streams);
-        let promotes = self.promotes(properties);
         if let Some(behind) = advice.behind
             && properties.freebehind
             && promotes
@@ -48,8 +54,7 @@ impl OpenFile {
             self.object.streams.lock().let_go(behind);
         }
         if let Some(ahead) = advice.prefetch {
-            let kind = if promotes { arc::Kind::Prefetch } else { arc::Kind::Passing };
-            self.prefetch(tenant, layout, ahead.start..ahead.end.min(layout.size), kind);
+            self.prefetch(tenant, layout, ahead.start..ahead.end.min(layout.size));
         }
     }
 
@@ -65,13 +70,7 @@ impl OpenFile {
     }
 
     /// Starts fetching what of `range` is not cached.
-    fn prefetch(
-        self: &Arc<Self>,
-        tenant: &Tenant,
-        layout: &Layout,
-        range: Range<u64>,
-        kind: arc::Kind,
-    ) {
+    fn prefetch(self: &Arc<Self>, tenant: &Tenant, layout: &Layout, range: Range<u64>) {
         let per_chunk = (CHUNK_BYTES / layout.record_bytes).max(1);
         let records = layout.records(range);
         let mut first = records.start;
@@ -84,9 +83,14 @@ impl OpenFile {
                 tenant.counters.add(Counter::PrefetchSkippedBusy, skipped);
                 continue;
             }
-            let (file, tenant, layout) = (self.clone(), tenant.clone(), *layout);
+            let (file, layout) = (self.clone(), *layout);
+            let tenant = tenant.clone().read_by(self.reader);
             self.pool.spawn.spawn(Box::pin(async move {
-                file.bring_in(&tenant, &layout, chunk, kind).await;
+                // What has passed by already would be fetched again, for nobody.
+                let end = (chunk.end * layout.record_bytes).min(layout.size);
+                if tenant.promotes() || !file.object.streams.lock().has_passed(end) {
+                    file.bring_in(&tenant, &layout, chunk, arc::Kind::Prefetch).await;
+                }
                 file.pool.prefetches.fetch_sub(1, Ordering::Relaxed);
             }));
         }
@@ -125,12 +129,12 @@ impl OpenFile {
             }
         }
         let count = leads.len() as u64;
-        if matches!(kind, arc::Kind::Prefetch | arc::Kind::Passing) {
+        if matches!(kind, arc::Kind::Prefetch) {
             tenant.counters.add(Counter::PrefetchDataHits, hits);
             tenant.counters.add(Counter::PrefetchDataIohits, joined);
             tenant.counters.add(Counter::PrefetchDataMisses, count);
         }
-        match self.fetch(tenant, layout, leads, Some(kind)).await {
+        match self.fetch(tenant, layout, leads, kind).await {
             Ok(_) => count,
             Err(error) => {
                 tracing::debug!(object = self.object.id.0, %error, "prefetch failed");

@@ -52,9 +52,10 @@ impl OpenFile {
             return None;
         }
         let promotes = self.promotes(&properties);
+        let user = promotes.then(|| tenant.dataset.id());
         let mut pieces = Pieces::default();
         for number in layout.records(range.clone()) {
-            let record = self.cached(&layout, number, promotes, now)?;
+            let record = self.cached(&layout, number, user, now)?;
             pieces.push(record, within(&layout, number, &range));
         }
         let records = layout.records(range.clone());
@@ -64,7 +65,6 @@ impl OpenFile {
             self.sample(tenant, &layout, records);
         } else {
             tenant.counters.add(Counter::UnpromotedHits, records.end - records.start);
-            self.let_pass(&layout, &range);
         }
         self.accessed(tenant, &properties, &layout, range, false, now);
         Some(pieces)
@@ -90,9 +90,6 @@ impl OpenFile {
         let (pieces, waited) = self.gather(&tenant, &layout, range.clone()).await?;
         drop(guard);
         tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
-        if !self.promotes(&properties) {
-            self.let_pass(&layout, &range);
-        }
         self.accessed(&tenant, &properties, &layout, range, waited, now);
         Ok(pieces)
     }
@@ -102,11 +99,11 @@ impl OpenFile {
         &self,
         layout: &Layout,
         number: u64,
-        promotes: bool,
+        user: Option<u32>,
         now: Duration,
     ) -> Option<Arc<Record>> {
         let range = layout.record_range(number);
-        match self.pool.memory.lookup(&self.key(layout, number), promotes, now)? {
+        match self.pool.memory.lookup(&self.key(layout, number), user, now)? {
             Cached::Data(record) if record.bytes().len() as u64 >= range.end - range.start => {
                 Some(record)
             }
@@ -123,12 +120,12 @@ impl OpenFile {
     ) -> Result<(Pieces, bool)> {
         let properties = tenant.properties();
         let keeps = properties.primarycache == CacheLevel::All;
-        let promotes = self.promotes(&properties);
+        let user = tenant.user();
         let now = self.pool.now();
         let mut sources = Vec::new();
         let mut leads = Vec::new();
         for number in layout.records(range.clone()) {
-            let cached = if keeps { self.cached(layout, number, promotes, now) } else { None };
+            let cached = if keeps { self.cached(layout, number, user, now) } else { None };
             let source = match cached {
                 Some(record) => Source::Ready(record),
                 None => match self.pool.flights.claim(&self.key(layout, number)) {
@@ -146,19 +143,17 @@ impl OpenFile {
         tenant.hit(Counter::DemandDataHits, hits as u64);
         tenant.counters.add(Counter::DemandDataIohits, joined as u64);
         tenant.counters.add(Counter::DemandDataMisses, leads.len() as u64);
-        if promotes {
+        if user.is_some() {
             self.sample(tenant, layout, layout.records(range.clone()));
         }
-        let admission = promotes.then_some(arc::Kind::Demand);
         let waited = joined + leads.len() > 0;
 
         // What this caller has to fetch comes first: others wait for it.
-        let fetched = self.fetch(tenant, layout, leads, admission).await?;
+        let fetched = self.fetch(tenant, layout, leads, arc::Kind::Demand).await?;
         let mut pieces = Pieces::default();
         let first = layout.records(range.clone()).start;
         for (index, source) in sources.into_iter().enumerate() {
             let number = first + index as u64;
-            let is_fetched = matches!(source, Source::Led(_));
             let record = match source {
                 Source::Ready(record) => record,
                 Source::Led(index) => fetched[index].clone(),
@@ -167,10 +162,6 @@ impl OpenFile {
                     None => self.take_over(tenant, layout, number).await?,
                 },
             };
-            if is_fetched && keeps && !promotes && range.end < layout.record_range(number).end {
-                // The reader has not come to its end, and is to find the rest.
-                self.admit(tenant, self.key(layout, number), &record, arc::Kind::Passing, now);
-            }
             if !pieces.push(record, within(layout, number, &range)) {
                 // The file has become shorter at the origin.
                 break;
@@ -188,25 +179,12 @@ impl OpenFile {
         number: u64,
         record: Arc<Record>,
     ) -> Arc<Record> {
-        let key = self.key(layout, number);
-        if tenant.promotes() && !self.pool.memory.cache.contains(&key) {
+        let (key, cache) = (self.key(layout, number), &self.pool.memory.cache);
+        let is_kept = |at: arc::Location| at.list.queue != arc::Queue::Uncached;
+        if tenant.promotes() && !cache.locate(&key).is_some_and(is_kept) {
             self.admit(tenant, key, &record, arc::Kind::Demand, self.pool.now());
         }
         record
-    }
-
-    /// Lets go of what a reader whose use does not count has brought in and read to its end.
-    fn let_pass(&self, layout: &Layout, range: &Range<u64>) {
-        let cache = &self.pool.memory.cache;
-        for number in layout.records(range.clone()) {
-            let key = self.key(layout, number);
-            let is_passing = |at: arc::Location| at.list.queue == arc::Queue::Uncached;
-            if range.end >= layout.record_range(number).end
-                && cache.locate(&key).is_some_and(is_passing)
-            {
-                cache.remove(&key);
-            }
-        }
     }
 
     /// Fetches a record after the caller that was fetching it gave up.
@@ -220,8 +198,7 @@ impl OpenFile {
             match self.pool.flights.claim(&self.key(layout, number)) {
                 Claim::Lead(lead) => {
                     let leads = vec![(number, lead)];
-                    let admission = tenant.promotes().then_some(arc::Kind::Demand);
-                    let mut fetched = self.fetch(tenant, layout, leads, admission).await?;
+                    let mut fetched = self.fetch(tenant, layout, leads, arc::Kind::Demand).await?;
                     return Ok(fetched.remove(0));
                 }
                 Claim::Join(flight) => {
@@ -234,14 +211,13 @@ impl OpenFile {
         Err(EngineError::Interrupted)
     }
 
-    /// Fetches records from the origin, neighbours in one call, and lands them. They are not kept
-    /// if there is no `admission`.
+    /// Fetches records from the origin, neighbours in one call, and lands them.
     pub(crate) async fn fetch(
         &self,
         tenant: &Tenant,
         layout: &Layout,
         leads: Vec<(u64, RecordLead<'_>)>,
-        admission: Option<arc::Kind>,
+        kind: arc::Kind,
     ) -> Result<Vec<Arc<Record>>> {
         let run_max = (ORIGIN_READ_BYTES_MAX / layout.record_bytes).max(1) as usize;
         let mut fetched = Vec::with_capacity(leads.len());
@@ -254,7 +230,7 @@ impl OpenFile {
             {
                 run.push(lead);
             }
-            fetched.extend(self.fetch_run(tenant, layout, first, run, admission).await?);
+            fetched.extend(self.fetch_run(tenant, layout, first, run, kind).await?);
         }
         Ok(fetched)
     }
@@ -266,7 +242,7 @@ impl OpenFile {
         layout: &Layout,
         first: u64,
         leads: Vec<RecordLead<'_>>,
-        admission: Option<arc::Kind>,
+        kind: arc::Kind,
     ) -> Result<Vec<Arc<Record>>> {
         let numbers = first..first + leads.len() as u64;
         let lengths: Vec<u64> = numbers
@@ -284,8 +260,8 @@ impl OpenFile {
         let charged = self.pool.memory.charge(bytes as u64);
         let mut buffers: Vec<IoSliceMut<'_>> =
             records.iter_mut().map(|record| IoSliceMut::new(record.buffer_mut())).collect();
-        let _demand = matches!(admission, None | Some(arc::Kind::Demand))
-            .then(|| UnderWay::new(&self.pool.demand_fetches));
+        let _demand =
+            matches!(kind, arc::Kind::Demand).then(|| UnderWay::new(&self.pool.demand_fetches));
         let outcome = match self.origin_file().await {
             Ok(file) => {
                 let read = file.read(first * layout.record_bytes, &mut buffers).await;
@@ -314,10 +290,7 @@ impl OpenFile {
             record.set_length(length.min(left) as usize);
             left -= length.min(left);
             let record = Arc::new(record);
-            match admission {
-                Some(kind) => self.admit(tenant, *lead.key(), &record, kind, now),
-                None => self.pass_by(tenant),
-            }
+            self.admit(tenant, *lead.key(), &record, kind, now);
             lead.land(Ok(record.clone()));
             fetched.push(record);
         }
@@ -335,7 +308,8 @@ impl OpenFile {
         tenant.counters.add(reason, 1);
     }
 
-    /// Puts a record into the ARC, as the properties and the budget allow.
+    /// Puts a record into the ARC, as the properties and the budget allow. What is read for somebody
+    /// whose use does not count passes by, except what is primed.
     pub(crate) fn admit(
         &self,
         tenant: &Tenant,
@@ -349,13 +323,18 @@ impl OpenFile {
             return;
         }
         let value = Cached::Data(record.clone());
-        let charge = arc::Charge {
-            bytes: value.charged_bytes() as u64,
-            class: arc::Class::Data,
-            kind,
-            tenant: tenant.dataset.id(),
+        let (bytes, class) = (value.charged_bytes() as u64, arc::Class::Data);
+        let memory = &self.pool.memory;
+        let outcome = if tenant.promotes() || kind == arc::Kind::Prime {
+            let charge = arc::Charge { bytes, class, kind, tenant: tenant.dataset.id() };
+            memory.cache.insert(key, value, charge, now).map(|_| ())
+        } else {
+            self.pass_by(tenant);
+            // It is counted already, whether there is room for it to pass through or not.
+            let _ = memory.pass(key, value, class, now);
+            return;
         };
-        if self.pool.memory.cache.insert(key, value, charge, now).is_err() {
+        if outcome.is_err() {
             tenant.counters.add(Counter::UncachedTooLarge, 1);
         }
     }

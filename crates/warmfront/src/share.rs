@@ -5,11 +5,19 @@ use arc::{PARTITIONS_MAX, Share};
 use crate::property::Properties;
 use crate::size::{HumanSize, Size};
 
-/// Datasets that can have `arcreserve` or `arclimit` at a time, in all pools of a process.
-pub const SHARES_MAX: usize = PARTITIONS_MAX - 1;
+/// Datasets that can have `arcreserve` or `arclimit` at a time, in all pools of a process. One
+/// partition is everybody else's, one is what passes by.
+pub const SHARES_MAX: usize = PARTITIONS_MAX - 2;
 
 /// Reserves that a refusal lists one by one; the smaller ones are counted.
 const TERMS_MAX: usize = 6;
+
+/// Part of the ceiling, as its divisor, through which may pass what is not kept.
+const PASSAGE_SHARE: u64 = 64;
+/// Bounds of that part, in bytes. The lower one has room for records of 1 MiB.
+const PASSAGE_BYTES: std::ops::RangeInclusive<u64> = 9 << 20..=64 << 20;
+/// A small ceiling leaves the passage this part of it at most, as its divisor.
+const PASSAGE_SHARE_MIN: u64 = 16;
 
 /// What `arcreserve` and `arclimit` of a dataset say.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -103,6 +111,15 @@ impl Wanted {
     fn reserve_bytes(self, ceiling_bytes: u64) -> u64 {
         self.reserve.map_or(0, |size| bytes_of(size, ceiling_bytes))
     }
+}
+
+/// What of a ceiling is for records on their way to a reader whose use does not count.
+///
+/// Room for what is read ahead of several readers, and so little that it does no harm.
+pub(crate) fn passage(ceiling_bytes: u64) -> Share {
+    let wanted = ceiling_bytes / PASSAGE_SHARE;
+    let bytes = wanted.clamp(*PASSAGE_BYTES.start(), *PASSAGE_BYTES.end());
+    Share { limit_bytes: bytes.min(ceiling_bytes / PASSAGE_SHARE_MIN), ..Share::FREE }
 }
 
 fn bytes_of(size: Size, ceiling_bytes: u64) -> u64 {

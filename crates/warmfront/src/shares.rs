@@ -10,6 +10,8 @@ use crate::share::{self, ShareError, Sharer, Wanted};
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     holdings: Vec<Holding>,
+    /// The partition of what passes by.
+    passage: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -112,10 +114,21 @@ impl Shares {
             }
         }
         for (member, partition) in moved {
-            if let Err(error) = cache.assign(member, partition) {
-                tracing::warn!(dataset = member, %error, "a dataset is without its share");
-            }
+            assign(cache, member, partition);
         }
+    }
+
+    /// Makes the partition of what passes by, for a member that stands for all of it.
+    pub(crate) fn open_passage(
+        &mut self,
+        member: u32,
+        cache: &Cache<Key, Cached>,
+        ceiling_bytes: u64,
+    ) {
+        let partition = self.free_partition(&[]);
+        self.passage = Some(partition);
+        set_share(cache, partition, share::passage(ceiling_bytes));
+        assign(cache, member, partition);
     }
 
     /// Works out all shares anew under a ceiling that leaves the cache so many bytes, which must
@@ -143,6 +156,7 @@ impl Shares {
                 (holding.partition, share)
             })
             .collect();
+        wanted.extend(self.passage.map(|partition| (partition, share::passage(ceiling_bytes))));
         // Those that give come first, so that the sum never exceeds the capacity on the way.
         let now = cache.shares();
         let before = |partition: usize| now.get(partition).copied().unwrap_or(Share::FREE);
@@ -180,20 +194,27 @@ impl Shares {
         self.holdings.iter().find(|holding| holding.pool == pool && holding.name == name)
     }
 
-    /// The holding of a dataset, made if there is none. The partitions of `leaving` still hold
-    /// records, and are taken only if there are no others.
+    /// A partition that nobody has. Those of `leaving` still hold records, and are taken only if
+    /// there are no others.
+    fn free_partition(&self, leaving: &[Holding]) -> usize {
+        let has = |holdings: &[Holding], partition: usize| {
+            holdings.iter().any(|holding| holding.partition == partition)
+        };
+        let is_free = |partition: &usize| {
+            self.passage != Some(*partition) && !has(&self.holdings, *partition)
+        };
+        (1..PARTITIONS_MAX)
+            .find(|partition| is_free(partition) && !has(leaving, *partition))
+            .or_else(|| (1..PARTITIONS_MAX).find(is_free))
+            .expect("the number of shares is checked before")
+    }
+
+    /// The holding of a dataset, made if there is none; see
+    /// [`free_partition`](Shares::free_partition).
     fn index_or_make(&mut self, pool: u32, name: String, leaving: &[Holding]) -> usize {
         let known = self.holdings.iter().position(|held| held.pool == pool && held.name == name);
         known.unwrap_or_else(|| {
-            let is_free = |partition: &usize| {
-                self.holdings.iter().all(|holding| holding.partition != *partition)
-            };
-            let is_empty =
-                |partition: &usize| leaving.iter().all(|holding| holding.partition != *partition);
-            let partition = (1..PARTITIONS_MAX)
-                .find(|partition| is_free(partition) && is_empty(partition))
-                .or_else(|| (1..PARTITIONS_MAX).find(is_free))
-                .expect("the number of shares is checked before");
+            let partition = self.free_partition(leaving);
             let (wanted, members) = (Wanted::default(), BTreeSet::new());
             self.holdings.push(Holding { pool, name, wanted, partition, members });
             self.holdings.len() - 1
@@ -212,6 +233,12 @@ impl Shares {
             holding.members.insert(member);
             holding.partition
         })
+    }
+}
+
+fn assign(cache: &Cache<Key, Cached>, member: u32, partition: usize) {
+    if let Err(error) = cache.assign(member, partition) {
+        tracing::warn!(dataset = member, %error, "a dataset is without its share");
     }
 }
 

@@ -97,6 +97,14 @@ impl Streams {
         self.let_go.as_ref().is_some_and(|range| range.contains(&offset))
     }
 
+    /// Whether a stream that was prefetched for has come to `end` by itself.
+    pub(crate) fn has_passed(&self, end: u64) -> bool {
+        let has_passed = |stream: &Stream| {
+            stream.start < end && (end..=stream.prefetched).contains(&stream.next)
+        };
+        self.streams.iter().any(has_passed)
+    }
+
     /// Number of accesses that continued a stream, over the streams alive.
     #[cfg(test)]
     fn hits(&self) -> u64 {

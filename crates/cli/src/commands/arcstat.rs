@@ -6,7 +6,8 @@ use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use daemon::Paths;
+use daemon::protocol::Statistics;
+use daemon::{Paths, Target};
 use serde_json::{Map, Value};
 
 use crate::arguments::ArcstatArguments;
@@ -27,7 +28,7 @@ const DEFAULT: &str = "time,read,ddread,ddh%,dmread,dmh%,pread,ph%,size,c,avail"
 const EXTENDED: &str = "time,mfu,mru,mfug,mrug,unc,evict,dread,pread,read";
 const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,puse,pwaste";
 
-/// Prints what a pool was asked, second by second. The first line is the sum since it was mounted.
+/// Prints what a pool or a dataset was asked, second by second. The first line is the sum since it was mounted.
 pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()> {
     if arguments.list {
         print(&columns::list());
@@ -53,14 +54,33 @@ pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()>
                 std::thread::sleep(PATIENCE.min(due.saturating_duration_since(Instant::now())));
             }
         }
-        let statistics = client.statistics()?;
+        let counters = counters_of(&target, client.statistics()?);
         let now = Instant::now();
         let elapsed = if line == 0 { uptime } else { (now - before.0).as_secs_f64() };
-        let sample = Sample::new(&before.1, &statistics.counters, elapsed);
+        let sample = Sample::new(&before.1, &counters, elapsed);
         output.write(&text_of(&columns, &sample, arguments, line))?;
-        before = (now, statistics.counters);
+        before = (now, counters);
     }
     Ok(())
+}
+
+/// The counters of what was named: of a dataset, or of the pool for its own dataset and for what
+/// is known of the pool only.
+fn counters_of(target: &Target, statistics: Statistics) -> BTreeMap<String, u64> {
+    let Statistics { mut counters, mut datasets } = statistics;
+    if target.dataset.name == target.pool {
+        let own = datasets.remove(&target.pool).unwrap_or_default();
+        let shares = own.into_iter().filter(|(name, _)| name.starts_with("arc"));
+        counters.extend(shares);
+        return counters;
+    }
+    let mut own = datasets.remove(&target.dataset.name).unwrap_or_default();
+    for name in ["c", "c_max"] {
+        let limit = own.get("arclimit").copied().unwrap_or(u64::MAX);
+        let of_pool = counters.get(name).copied().unwrap_or(0);
+        own.insert(name.to_string(), of_pool.min(limit));
+    }
+    own
 }
 
 /// The lines for one sample.

@@ -214,8 +214,19 @@ fn daemon_line(status: &Status) -> String {
 }
 
 fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
-    let mut table =
-        Table::new(&["DATASET", ">CONTENTS", ">METADATA", ">READ", ">HIT RATE", ">METADATA HITS"]);
+    let form = Form { script: false, exact: false, json: false };
+    let mut table = Table::new(&[
+        "DATASET",
+        ">CONTENTS",
+        ">METADATA",
+        ">READ",
+        ">HITS",
+        ">MISSES",
+        ">HIT RATE",
+        ">METADATA HITS",
+        ">GHOST HITS",
+        ">EVICTED",
+    ]);
     for (name, counters) in datasets {
         let counter = |name: &str| counters.get(name).copied().unwrap_or(0);
         table.row(vec![
@@ -223,11 +234,33 @@ fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
             HumanSize(counter("data_size")).to_string(),
             HumanSize(counter("metadata_size")).to_string(),
             HumanSize(counter("read_bytes")).to_string(),
+            count(counter("demand_data_hits") + counter("demand_metadata_hits")),
+            count(counter("demand_data_misses") + counter("demand_metadata_misses")),
             hit_rate(counters, "data"),
             hit_rate(counters, "metadata"),
+            count(counter("mru_ghost_hits") + counter("mfu_ghost_hits")),
+            HumanSize(counter("evicted_bytes")).to_string(),
         ]);
     }
-    table.render(Form { script: false, exact: false, json: false })
+    let mut text = table.render(form);
+    let mut shares = Table::new(&["SHARE", ">SIZE", ">RESERVE", ">LIMIT"]);
+    let mut any = false;
+    for (name, counters) in datasets {
+        let size = |name: &str| match counters.get(name) {
+            None | Some(0) => "none".to_string(),
+            Some(bytes) => HumanSize(*bytes).to_string(),
+        };
+        if let Some(held) = counters.get("arcshare_size") {
+            let held = HumanSize(*held).to_string();
+            shares.row(vec![name.clone(), held, size("arcreserve"), size("arclimit")]);
+            any = true;
+        }
+    }
+    if any {
+        text.push('\n');
+        text.push_str(&shares.render(form));
+    }
+    text
 }
 
 /// The share of demanded answers of a kind that came from RAM.

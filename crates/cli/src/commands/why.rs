@@ -32,7 +32,8 @@ fn people(file: &Path, why: &Why) -> String {
         let _ = writeln!(text, "{label:<11} {value}");
     };
     line("file", file.display().to_string());
-    line("dataset", format!("{} (primarycache={})", why.dataset, why.primarycache));
+    let promote = if why.promote { "" } else { ", promote=off" };
+    line("dataset", format!("{} (primarycache={}{promote})", why.dataset, why.primarycache));
     line("object", format!("{}, generation {:016x}", why.object, why.generation));
     line(
         "checked",

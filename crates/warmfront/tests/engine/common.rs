@@ -55,6 +55,11 @@ impl Bench {
             let (name, value) = setting.split_once('=').expect("property=value");
             datasets.set("pool", name, value).expect("a good setting");
         }
+        Bench::over(datasets, Memory::new(ceiling_bytes)).expect("memory answers")
+    }
+
+    /// A pool with these datasets, in an ARC that may be another pool's too.
+    pub fn over(datasets: Datasets, memory: Arc<Memory>) -> warmfront::Result<Bench> {
         let origin = Arc::new(MemoryOrigin::new());
         let (faulty, faults) = FaultyOrigin::new(origin.clone());
         let clock = Arc::new(TestClock::default());
@@ -63,13 +68,27 @@ impl Bench {
             name: "pool".to_string(),
             origin: Arc::new(faulty),
             datasets,
-            memory: Memory::new(ceiling_bytes),
+            memory,
             clock: clock.clone(),
             spawn: Arc::new(ThreadPool::new("test", 2).expect("two threads")),
             read_only: false,
         };
-        let pool = block_on(Pool::open(options)).expect("memory answers");
-        Bench { origin, faults, clock, pool }
+        let pool = block_on(Pool::open(options))?;
+        Ok(Bench { origin, faults, clock, pool })
+    }
+
+    /// One of a dataset's counters; zero where it has none.
+    pub fn counter_of(&self, dataset: &str, name: &str) -> u64 {
+        let statistics = self.pool.statistics();
+        statistics.datasets.get(dataset).and_then(|all| all.get(name)).copied().unwrap_or(0)
+    }
+
+    /// Reads a whole file, a piece at a time, with time for each.
+    pub fn read_through(&self, file: &Arc<OpenFile>, size: usize, piece: usize) {
+        for offset in (0..size).step_by(piece) {
+            self.clock.advance(Duration::from_millis(100));
+            assert_eq!(read(file, offset as u64, piece).len(), piece.min(size - offset));
+        }
     }
 
     /// One of the pool's counters.

@@ -5,5 +5,7 @@ mod common;
 mod curve;
 mod naming;
 mod priming;
+mod promotion;
 mod reading;
+mod shares;
 mod writing;

@@ -208,6 +208,16 @@ pub(crate) const COLUMNS: &[Column] = &[
     ),
     column!("unc", "hits a second on records not to be kept", Kind::Rate(&["uncached_hits"])),
     column!("evict", "records evicted a second", Kind::Rate(&["deleted"])),
+    column!("evbytes", "bytes evicted a second", Kind::ByteRate(&["evicted_bytes"])),
+    column!("unprom", "hits a second that did not count as use", Kind::Rate(&["unpromoted_hits"])),
+    column!(
+        "passed",
+        "records a second read without being kept, for promote=off or a control group",
+        Kind::Rate(&["uncached_promote", "uncached_cgroup"])
+    ),
+    column!("rsv", "RAM reserved for the dataset", Kind::Size("arcreserve")),
+    column!("lim", "RAM that the dataset cannot exceed", Kind::Size("arclimit")),
+    column!("share", "RAM charged to the dataset's reserve and limit", Kind::Size("arcshare_size")),
     column!("oread", "reads of the origin a second", Kind::Rate(&["origin_reads"])),
     column!(
         "orbytes",
