@@ -199,6 +199,10 @@ pub(crate) struct MountArguments {
     /// Slow the origin down to a model, to try things out: hdd, nfs or s3
     #[arg(long, value_name = "MODEL")]
     pub(crate) slow: Option<String>,
+    /// Reads by processes in this control group do not count as use and are not kept, as with
+    /// promote=off: for backups; may be given several times
+    #[arg(long = "no-promote-cgroup", value_name = "PATH")]
+    pub(crate) no_promote_cgroups: Vec<PathBuf>,
     /// A directory, or a pool made with `pool create`
     #[arg(value_name = "ORIGIN|POOL")]
     pub(crate) source: OsString,

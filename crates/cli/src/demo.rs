@@ -168,6 +168,7 @@ impl Stage {
             read_only: true,
             allow_other: false,
             slow: Some(self.model.to_string()),
+            no_promote_cgroups: Vec::new(),
         };
         match daemon::mount_in_background(&paths, &request) {
             Ok(_) => Ok(DemoMount { paths, mountpoint }),

@@ -71,6 +71,7 @@ pub(crate) struct Prepared {
     read_only: bool,
     allow_other: bool,
     slow: Option<SlowModel>,
+    no_promote_cgroups: Vec<PathBuf>,
     lock: PoolLock,
 }
 
@@ -91,6 +92,11 @@ impl Prepared {
         let arc_min = request.arc_min.or(settings.and_then(|all| all.arc_min));
         let ceiling = Setting { arc_max: arc_max.unwrap_or_default(), arc_min };
         ceiling.bounds(&memory_limit())?;
+        fuse::PassingGroups::check(&request.no_promote_cgroups)?;
+        let no_promote_cgroups = match settings {
+            Some(all) if request.no_promote_cgroups.is_empty() => all.no_promote_cgroups.clone(),
+            _ => request.no_promote_cgroups.clone(),
+        };
         let read_only = request.read_only || settings.is_some_and(|all| all.read_only);
         let allow_other = request.allow_other || settings.is_some_and(|all| all.allow_other);
         let origin = match (&request.source, settings) {
@@ -137,6 +143,7 @@ impl Prepared {
             read_only,
             allow_other,
             slow,
+            no_promote_cgroups,
             lock,
         })
     }
@@ -164,7 +171,7 @@ impl Prepared {
             origin,
             datasets: self.datasets,
             memory: keeper.memory().clone(),
-            clock,
+            clock: clock.clone(),
             spawn: Arc::new(spawn),
             read_only: self.read_only,
         };
@@ -209,11 +216,13 @@ impl Prepared {
             keeper: keeper.clone(),
             read_only: self.read_only,
             slow: self.slow.map(|model| model.to_string()),
+            no_promote_cgroups: self.no_promote_cgroups.clone(),
             warnings: warnings.clone(),
             started: Instant::now(),
             session: OnceLock::new(),
         });
-        let door = fuse::Door::new(pool.clone());
+        let groups = fuse::PassingGroups::new(&self.no_promote_cgroups, clock)?;
+        let door = fuse::Door::new(pool.clone()).with_passing(groups);
         let session = Arc::new(fuse::Session::start(mount, door, fuse::Crewing::default())?);
         let invalidation = fuse::KernelInvalidation::new(session.notifier(), &pool)
             .map_err(system("start a thread"))?;

@@ -96,6 +96,8 @@ pub struct Settings {
     pub allow_other: bool,
     /// The model that slows the origin down, if any.
     pub slow: Option<String>,
+    /// Control groups whose reads do not count as use.
+    pub no_promote_cgroups: Vec<PathBuf>,
     /// The datasets with their properties.
     pub datasets: Datasets,
 }
@@ -143,6 +145,7 @@ struct Raw {
     #[serde(default)]
     allow_other: bool,
     slow: Option<String>,
+    no_promote_cgroups: Option<Spanned<Vec<PathBuf>>>,
     #[serde(default)]
     datasets: BTreeMap<Spanned<String>, BTreeMap<Spanned<String>, Spanned<toml::Value>>>,
 }
@@ -299,6 +302,7 @@ fn parse(name: &str, text: &str) -> Result<Settings, Fault> {
         read_only: raw.read_only,
         allow_other: raw.allow_other,
         slow: raw.slow,
+        no_promote_cgroups: raw.no_promote_cgroups.map_or(Ok(Vec::new()), read_groups)?,
         datasets,
     })
 }
@@ -340,6 +344,13 @@ fn read_floor(size: Spanned<toml::Value>) -> Result<Size, Fault> {
             let message = "arc_min: expected a size such as \"1G\" or \"5%\", not auto".to_string();
             Err(Fault { span, message })
         }
+    }
+}
+
+fn read_groups(groups: Spanned<Vec<PathBuf>>) -> Result<Vec<PathBuf>, Fault> {
+    match fuse::PassingGroups::check(groups.get_ref()) {
+        Ok(()) => Ok(groups.into_inner()),
+        Err(error) => Err(Fault { span: groups.span(), message: error.to_string() }),
     }
 }
 
@@ -453,6 +464,9 @@ fn template(pool: &NewPool) -> Result<DocumentMut, PoolFileError> {
          \n\
          # Let other users than the one who mounts use the mount.\n\
          # allow_other = true\n\
+         \n\
+         # Control groups whose reads do not count as use, as promote=off: for backups.\n\
+         # no_promote_cgroups = [\"/backup.slice\"]\n\
          \n\
          # Each dataset has a table with the properties that are set on it; the rest is inherited\n\
          # from the dataset above. A dataset's path, relative to the origin, is its name without\n\

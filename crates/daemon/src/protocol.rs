@@ -279,6 +279,9 @@ pub struct Status {
     pub read_only: bool,
     /// The model that slows the origin down, if any.
     pub slow: Option<String>,
+    /// Control groups whose reads do not count as use.
+    #[serde(with = "wire_path::list")]
+    pub no_promote_cgroups: Vec<PathBuf>,
     /// Seconds since it was mounted.
     pub uptime_seconds: f64,
     /// The daemon's version.

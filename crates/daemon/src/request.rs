@@ -59,6 +59,9 @@ pub struct MountRequest {
     pub allow_other: bool,
     /// Slow the origin down to the model of this name.
     pub slow: Option<String>,
+    /// Control groups whose reads do not count as use; if none, those of the pool's settings.
+    #[serde(with = "wire_path::list")]
+    pub no_promote_cgroups: Vec<PathBuf>,
 }
 
 /// A mount that answers.
@@ -102,6 +105,9 @@ pub enum MountError {
     /// A property given for this mount is wrong.
     #[error(transparent)]
     Property(#[from] PropertyError),
+    /// A control group was named that cannot be one.
+    #[error("--no-promote-cgroup: {0}")]
+    Group(#[from] fuse::GroupError),
     /// There is no model of that name.
     #[error("{0}")]
     SlowModel(String),
@@ -153,6 +159,7 @@ impl MountError {
     pub fn is_usage(&self) -> bool {
         match self {
             MountError::Property(_)
+            | MountError::Group(_)
             | MountError::SlowModel(_)
             | MountError::Ceiling(_)
             | MountError::NoMountpoint { .. } => true,

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -36,6 +36,7 @@ pub(crate) struct Service {
     pub keeper: Arc<Keeper>,
     pub read_only: bool,
     pub slow: Option<String>,
+    pub no_promote_cgroups: Vec<PathBuf>,
     pub warnings: Vec<String>,
     pub started: Instant,
     /// Set when the kernel has been answered.
@@ -205,6 +206,7 @@ impl Service {
             resident_bytes: Sources::system().resident_bytes(),
             read_only: self.read_only,
             slow: self.slow.clone(),
+            no_promote_cgroups: self.no_promote_cgroups.clone(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             counters: statistics.counters,

@@ -89,6 +89,7 @@ fn foreground(top: &Path) -> ExitCode {
         read_only: true,
         allow_other: false,
         slow: None,
+        no_promote_cgroups: Vec::new(),
     };
     let say = |mounted: &Mounted| println!("{}", mounted.descriptor.pool);
     match mount_in_foreground(&paths, &request, say) {
@@ -132,6 +133,7 @@ impl Place {
             read_only: false,
             allow_other: false,
             slow: None,
+            no_promote_cgroups: Vec::new(),
         }
     }
 

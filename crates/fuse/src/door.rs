@@ -1,5 +1,6 @@
 mod convert;
 mod handles;
+mod passing_groups;
 
 use std::ffi::OsStr;
 use std::future::Future;
@@ -16,6 +17,7 @@ use storage::{
 };
 use warmfront::{
     Attributed, EngineError, Found, Invalidation, KernelCache, OpenDirectory, OpenFile, Pool,
+    Reader,
 };
 
 use crate::abi::{
@@ -33,6 +35,7 @@ use crate::notify::Notifier;
 use crate::reply::ReadReply;
 use convert::open_flags;
 use handles::Handles;
+pub use passing_groups::{GroupError, PASSING_GROUPS_MAX, PassingGroups};
 
 /// Flags of `setxattr(2)`.
 const XATTR_CREATE: u32 = 1;
@@ -53,6 +56,8 @@ pub struct Door {
     pool: Arc<Pool>,
     files: Handles<OpenFile>,
     directories: Handles<Directory>,
+    /// Whose reads do not count as use.
+    passing: Option<PassingGroups>,
 }
 
 /// An open directory of the kernel's.
@@ -66,7 +71,18 @@ struct Directory {
 impl Door {
     /// The door to `pool`.
     pub fn new(pool: Arc<Pool>) -> Door {
-        Door { pool, files: Handles::default(), directories: Handles::default() }
+        Door { pool, files: Handles::default(), directories: Handles::default(), passing: None }
+    }
+
+    /// The same, where reads of some control groups do not count as use. For contents and listings
+    /// it is decided when a file or directory is opened.
+    pub fn with_passing(self, groups: PassingGroups) -> Door {
+        Door { passing: Some(groups), ..self }
+    }
+
+    /// As what the caller reads.
+    fn reader(&self, call: &Call) -> Reader {
+        self.passing.as_ref().map_or(Reader::Counted, |groups| groups.reader(call.pid))
     }
 
     /// The object behind a node id. The root is node 1, whatever its own id; an object that has
@@ -116,7 +132,9 @@ impl Door {
 
     fn attributes(&self, call: &Call, handle: Option<u64>) -> Result<Attributed> {
         let file = handle.and_then(|handle| self.files.get(handle));
-        self.wait(call, self.pool.attributes(self.object(call.node), file.as_deref()))
+        let known =
+            self.pool.attributes_for(self.reader(call), self.object(call.node), file.as_deref());
+        self.wait(call, known)
     }
 
     /// Waits for a call of the engine on this thread.
@@ -170,7 +188,7 @@ impl Filesystem for Door {
 
     fn lookup(&self, call: &Call, name: &OsStr) -> Result<Entry> {
         let parent = self.object(call.node);
-        match block_on(self.pool.lookup(parent, name)) {
+        match block_on(self.pool.lookup_for(self.reader(call), parent, name)) {
             Ok(found) => Ok(self.entry(&found)),
             Err(error) if error.is_not_found() => match self.pool.negative_ttl(parent) {
                 Duration::ZERO => Err(Errno::NOENT),
@@ -211,7 +229,10 @@ impl Filesystem for Door {
     }
 
     fn readlink(&self, call: &Call) -> Result<Vec<u8>> {
-        Ok(self.wait(call, self.pool.read_link(self.object(call.node)))?.as_bytes().to_vec())
+        Ok(self
+            .wait(call, self.pool.read_link_for(self.reader(call), self.object(call.node)))?
+            .as_bytes()
+            .to_vec())
     }
 
     fn symlink(&self, call: &Call, name: &OsStr, target: &OsStr) -> Result<Entry> {
@@ -270,21 +291,22 @@ impl Filesystem for Door {
             self.clear_set_id(object, None)?;
         }
         let mode = convert::open_mode(arguments.flags);
-        Ok(self.opened(self.wait(call, self.pool.open_file(object, mode))?))
+        Ok(self.opened(self.wait(call, self.pool.open_file_for(self.reader(call), object, mode))?))
     }
 
     fn create(&self, call: &Call, name: &OsStr, arguments: &CreateIn) -> Result<(Entry, Opened)> {
         let mode = convert::open_mode(arguments.flags);
         let node = self.named(call, name, arguments.mode, arguments.umask);
-        match block_on(self.pool.create_file(node, mode)) {
+        let reader = self.reader(call);
+        match block_on(self.pool.create_file_for(reader, node, mode)) {
             Ok((found, file)) => Ok((self.entry(&found), self.opened(file))),
             // Somebody else has made it since the kernel looked.
             Err(error)
                 if arguments.flags & open_flags::EXCLUSIVE == 0
                     && errno(error.clone()) == Errno::EXIST =>
             {
-                let found = self.wait(call, self.pool.lookup(node.parent, name))?;
-                let opened = self.wait(call, self.pool.open_file(found.object, mode));
+                let found = self.wait(call, self.pool.lookup_for(reader, node.parent, name))?;
+                let opened = self.wait(call, self.pool.open_file_for(reader, found.object, mode));
                 let file = opened.inspect_err(|_| self.pool.forget(found.object, 1))?;
                 Ok((self.entry(&found), self.opened(file)))
             }
@@ -381,11 +403,14 @@ impl Filesystem for Door {
     }
 
     fn getxattr(&self, call: &Call, name: &OsStr) -> Result<Vec<u8>> {
-        Ok(self.wait(call, self.pool.xattr(self.object(call.node), name))?.to_vec())
+        Ok(self
+            .wait(call, self.pool.xattr_for(self.reader(call), self.object(call.node), name))?
+            .to_vec())
     }
 
     fn listxattr(&self, call: &Call) -> Result<Vec<u8>> {
-        let names = self.wait(call, self.pool.xattrs(self.object(call.node)))?;
+        let names =
+            self.wait(call, self.pool.xattrs_for(self.reader(call), self.object(call.node)))?;
         let mut bytes = Vec::new();
         for name in names.iter() {
             bytes.extend_from_slice(name.as_bytes());
@@ -399,7 +424,8 @@ impl Filesystem for Door {
     }
 
     fn opendir(&self, call: &Call, _: &OpenIn) -> Result<Opened> {
-        let open = self.wait(call, self.pool.open_directory(self.object(call.node)))?;
+        let opening = self.pool.open_directory_for(self.reader(call), self.object(call.node));
+        let open = self.wait(call, opening)?;
         let directory = Directory { open, begun: AtomicBool::new(false) };
         let handle = self.directories.open(Arc::new(directory));
         Ok(Opened { handle, flags: OpenFlags::empty() })

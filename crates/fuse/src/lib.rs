@@ -59,7 +59,7 @@ pub mod abi;
 pub use crew::Crewing;
 pub use device::DEVICE;
 pub use directory::{DirectoryBuffer, Name};
-pub use door::{Door, KernelInvalidation};
+pub use door::{Door, GroupError, KernelInvalidation, PASSING_GROUPS_MAX, PassingGroups};
 pub use filesystem::{Call, Entry, Filesystem, Kernel, Opened, Result, Settings};
 pub use flags::*;
 pub use interrupt::Interrupt;

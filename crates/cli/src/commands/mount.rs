@@ -21,6 +21,7 @@ pub(crate) fn mount(paths: &Paths, arguments: MountArguments) -> Result<()> {
         read_only: arguments.read_only,
         allow_other: arguments.allow_other,
         slow: arguments.slow,
+        no_promote_cgroups: arguments.no_promote_cgroups,
     };
     if arguments.foreground {
         daemon::start_logging();

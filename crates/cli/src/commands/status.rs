@@ -174,6 +174,11 @@ fn people(status: &Status) -> String {
     if let Some(slow) = &status.slow {
         lines.insert(2, ("slowed to", slow.clone()));
     }
+    if !status.no_promote_cgroups.is_empty() {
+        let groups = status.no_promote_cgroups.iter().map(|path| path.display().to_string());
+        let groups: Vec<String> = groups.collect();
+        lines.push(("no promote", format!("for control groups {}", groups.join(", "))));
+    }
     let mut text = String::new();
     for (label, value) in lines {
         let _ = writeln!(text, "{label:<11} {value}");
