@@ -32,6 +32,8 @@ pub struct Memory {
     /// Where the buffers of records come from.
     pub(crate) arena: Arc<Arena>,
     ceiling_bytes: AtomicU64,
+    /// What the ceiling may become at most, if that is more.
+    ceiling_bytes_max: AtomicU64,
     /// Charges that are not the cache's.
     charged_bytes: AtomicU64,
     /// Serialises changes of the cache's capacity; holds the charges that it is based on.
@@ -58,6 +60,7 @@ impl Memory {
             cache: Cache::new(&arc::Options::new(rest(ceiling_bytes, 0))),
             arena: Arena::new(kept_bytes_max(ceiling_bytes) as usize),
             ceiling_bytes: AtomicU64::new(ceiling_bytes),
+            ceiling_bytes_max: AtomicU64::new(0),
             charged_bytes: AtomicU64::new(0),
             resized_at_bytes: Mutex::new(0),
             shares: Mutex::default(),
@@ -92,6 +95,12 @@ impl Memory {
         shares.put_in_force(&self.cache, ceiling_bytes, capacity_bytes);
         drop((shares, resized_at, held));
         self.arena.set_kept_bytes_max(kept_bytes_max(ceiling_bytes) as usize);
+    }
+
+    /// Says how far the ceiling will grow again at most after it had to shrink. Reserves may be
+    /// promised up to that; without it, up to the present ceiling.
+    pub fn set_ceiling_bytes_max(&self, ceiling_bytes_max: u64) {
+        self.ceiling_bytes_max.store(ceiling_bytes_max, Ordering::Relaxed);
     }
 
     /// Bytes charged besides the cache: objects in use and reads under way.
@@ -197,7 +206,8 @@ impl Memory {
         save: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
         let _one = self.dividing.lock();
-        let ceiling_bytes = self.ceiling_bytes();
+        let ceiling_bytes_max = self.ceiling_bytes_max.load(Ordering::Relaxed);
+        let ceiling_bytes = self.ceiling_bytes().max(ceiling_bytes_max);
         let capacity_bytes = rest(ceiling_bytes, 0);
         self.shares.lock().check(pool, &sharers, ceiling_bytes, capacity_bytes)?;
         let saved = save()?;

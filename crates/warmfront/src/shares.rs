@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use arc::{Cache, PARTITIONS_MAX, Share};
+use arc::{Cache, PARTITIONS_MAX, PolicyKind, Share};
 
 use crate::answer::Cached;
 use crate::key::Key;
@@ -128,6 +128,10 @@ impl Shares {
         let partition = self.free_partition(&[]);
         self.passage = Some(partition);
         set_share(cache, partition, share::passage(ceiling_bytes));
+        // It is read in one go: nothing is to be learned there.
+        if let Err(error) = cache.set_policy(partition, PolicyKind::Arc) {
+            tracing::error!(partition, %error, "what passes by is not as it should be");
+        }
         assign(cache, member, partition);
     }
 

@@ -70,8 +70,10 @@ impl Keeper {
             pressure_notes: Vec::new(),
             governor,
         };
+        let memory = Memory::new(state.governor.ceiling_bytes());
+        memory.set_ceiling_bytes_max(state.governor.bounds().most_bytes);
         Ok(Arc::new(Keeper {
-            memory: Memory::new(state.governor.ceiling_bytes()),
+            memory,
             sources,
             bell: bell()?,
             stopping: AtomicBool::new(false),
@@ -114,6 +116,7 @@ impl Keeper {
         let resident_before_bytes = self.sources.resident_bytes();
         let mut state = self.state.lock();
         let change = state.governor.set_bounds(bounds, &reading);
+        self.memory.set_ceiling_bytes_max(bounds.most_bytes);
         state.setting = setting;
         state.trimmed = None;
         let (before_bytes, bytes) = (change.from_bytes, change.to_bytes);

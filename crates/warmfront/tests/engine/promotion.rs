@@ -40,6 +40,11 @@ impl Bench {
         let run = &why.runs[0];
         (run.state.clone(), run.hits, run.reason.clone().unwrap_or_default())
     }
+
+    /// Whether the first record of a file is cached and will not be the first to go.
+    fn is_kept(&self, name: &str) -> bool {
+        ["mru", "mfu"].contains(&&*self.first_record(name).0)
+    }
 }
 
 #[test]
@@ -49,16 +54,19 @@ fn hits_are_served_and_do_not_count_as_use() {
     let file = bench.open("file", READ);
     bench.read_through(&file, 4 * RECORD, RECORD);
     bench.set_promote("off");
-    let moved = |name: &str, before: u64| bench.counter(name) - before;
-    let names = ["mru_hits", "demand_data_hits", "unpromoted_hits", "origin_reads"];
-    let before = names.map(|name| bench.counter(name));
+    let count = |name: &str| match name {
+        "list_hits" => bench.counter("mru_hits") + bench.counter("mfu_hits"),
+        name => bench.counter(name),
+    };
+    let names = ["list_hits", "demand_data_hits", "unpromoted_hits", "origin_reads"];
+    let before = names.map(count);
     for _ in 0..3 {
         bench.read_through(&file, 4 * RECORD, RECORD);
     }
-    let after: Vec<u64> = names.iter().zip(before).map(|(name, at)| moved(name, at)).collect();
+    let after: Vec<u64> = names.iter().zip(before).map(|(name, at)| count(name) - at).collect();
     assert_eq!(after, [0, 12, 12, 0]);
     bench.set_promote("on");
-    assert_eq!(bench.first_record("file").0, "mru");
+    assert!(bench.is_kept("file"));
     assert_eq!(bench.first_record("file").1, 0, "no use was counted");
     bench.read_through(&file, 4 * RECORD, RECORD);
     assert_eq!(bench.first_record("file").1, 1);
@@ -89,7 +97,7 @@ fn what_is_missing_passes_by_and_is_counted_by_reason() {
         // Somebody else's use counts, and is found by all.
         if !by_property {
             bench.read_through(&bench.open("file", READ), FILE, RECORD);
-            assert_eq!(bench.first_record("file").0, "mru");
+            assert!(bench.is_kept("file"));
             let hits = bench.counter("unpromoted_hits");
             bench.read_through(&file, FILE, RECORD);
             assert_eq!(bench.counter("unpromoted_hits") - hits, 65);
@@ -180,7 +188,7 @@ fn a_reader_who_joins_a_passing_fetch_keeps_what_it_brings() {
     });
     assert_eq!(bench.counter("origin_reads"), 1);
     assert_eq!(bench.counter("demand_data_iohits"), 1);
-    assert_eq!(bench.first_record("file").0, "mru");
+    assert!(bench.is_kept("file"));
 }
 
 #[test]
