@@ -65,6 +65,12 @@ impl Group {
         Ok(group)
     }
 
+    /// Its path, as `/proc/PID/cgroup` tells it.
+    pub fn path(&self) -> PathBuf {
+        let top = if self.is_version_1 { "/sys/fs/cgroup/memory" } else { "/sys/fs/cgroup" };
+        Path::new("/").join(self.directory.strip_prefix(top).expect("it lies below the top"))
+    }
+
     /// The file whose writer moves processes in.
     pub fn members(&self) -> PathBuf {
         self.directory.join("cgroup.procs")

@@ -79,6 +79,32 @@ impl Fixture {
 }
 
 #[test]
+fn what_passes_stands_among_the_uncached_and_teaches_nothing() {
+    let mut it = fixture().with_frequent(1..9);
+    // It is the first to go, used or not, and leaves no ghost.
+    assert_eq!(it.insert(30, Class::Data, Kind::Passing).list, UNCACHED);
+    assert!(it.read(30) && !it.policy.locate(hash(30), &30).unwrap().prefetched);
+    it.demand(31);
+    assert!(it.list(30).is_none() && it.ghost(30).is_none());
+    // Resident records keep their place.
+    assert!(it.insert(1, Class::Data, Kind::Passing).replaced);
+    assert_eq!(it.list(1), Some(MFU));
+    // A ghost goes as if nobody had asked.
+    it.scan(8);
+    assert!(it.ghost(31).is_some());
+    let before = (it.policy.targets(0, Class::Data), it.policy.usage().list(MRU).ghost_hits);
+    let inserted = it.insert(31, Class::Data, Kind::Passing);
+    assert_eq!((inserted.list, inserted.ghost), (UNCACHED, None));
+    assert!(it.ghost(31).is_none());
+    let after = (it.policy.targets(0, Class::Data), it.policy.usage().list(MRU).ghost_hits);
+    assert_eq!(after, before);
+    // The same where settings are tuned, which else fill MFU first.
+    let options = Options { policy: PolicyKind::Auto, ..Options::new(1 << 20) };
+    let mut it = Fixture { policy: Policy::new(&options), ..fixture() };
+    assert_eq!(it.insert(1, Class::Data, Kind::Passing).list, UNCACHED);
+}
+
+#[test]
 fn a_new_record_stands_on_mru_until_the_hand_finds_it_used() {
     let mut it = fixture();
     assert_eq!(it.demand(1).list, MRU);
