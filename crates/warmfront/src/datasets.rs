@@ -353,6 +353,9 @@ impl Datasets {
     pub fn validate(&self) -> Result<(), String> {
         let state = self.state.read();
         state.tree.validate()?;
+        if let Some((memory, _)) = self.memory.get() {
+            memory.validate_shares()?;
+        }
         for dataset in state.tree.datasets() {
             let name = dataset.name();
             if dataset.properties() != state.tree.effective(name) {

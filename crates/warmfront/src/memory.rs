@@ -223,6 +223,14 @@ impl Memory {
         taken_back.expect("no shares can always be had");
     }
 
+    /// Checks the shares; see [`Shares::validate`].
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub(crate) fn validate_shares(&self) -> Result<(), String> {
+        self.shares.lock().validate(&self.cache)
+    }
+
     /// The share that is set on a dataset, as it is in force.
     pub(crate) fn share_in_force(&self, pool: u32, name: &str) -> Option<ShareInForce> {
         self.shares.lock().in_force(pool, name, &self.cache)

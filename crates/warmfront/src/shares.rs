@@ -194,6 +194,27 @@ impl Shares {
             .map_or(u64::MAX, |share| share.limit_bytes)
     }
 
+    /// Checks that nobody has two shares, and that no two have the same partition.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub(crate) fn validate(&self, cache: &Cache<Key, Cached>) -> Result<(), String> {
+        let known = cache.shares().len();
+        let (mut partitions, mut members) = (BTreeSet::from([0]), BTreeSet::new());
+        partitions.extend(self.passage);
+        for Holding { name, partition, members: own, .. } in &self.holdings {
+            if !partitions.insert(*partition) || *partition >= known {
+                return Err(format!(
+                    "{name} has partition {partition}, of {known}, not for itself"
+                ));
+            }
+            if let Some(member) = own.iter().find(|member| !members.insert(**member)) {
+                return Err(format!("dataset {member} of {name} has two shares"));
+            }
+        }
+        Ok(())
+    }
+
     fn of(&self, pool: u32, name: &str) -> Option<&Holding> {
         self.holdings.iter().find(|holding| holding.pool == pool && holding.name == name)
     }

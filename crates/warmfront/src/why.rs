@@ -138,6 +138,8 @@ impl Pool {
         let cache = &self.memory.cache;
         if let Some(location) = cache.locate(&key) {
             let since = self.now().saturating_sub(location.inserted_at);
+            let passes = location.list.queue == arc::Queue::Uncached;
+            let reason = "passes by on its way to readers whose use does not count";
             return RecordRun {
                 first: number,
                 count: 1,
@@ -146,7 +148,7 @@ impl Pool {
                 dirty: false,
                 since_seconds: Some(since.as_secs_f64()),
                 hits: u64::from(location.hits),
-                reason: None,
+                reason: passes.then(|| reason.to_string()),
             };
         }
         let (state, reason) = match primarycache {

@@ -239,6 +239,7 @@ fn as_many_shares_as_there_are_and_again_when_they_are_free() {
             bench.set("pool/1", &[("arclimit", "1%")]).unwrap_or_else(|error| {
                 panic!("round {round}: {error}");
             });
+            bench.pool.datasets().validate().expect("valid");
         }
     }
     let alone = Datasets::new("pool").expect("a name");
