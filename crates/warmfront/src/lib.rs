@@ -52,7 +52,7 @@ mod write;
 mod xattr;
 
 pub use answer::Listing;
-pub use arc::CURVE_SAMPLES_MIN;
+pub use arc::{CURVE_SAMPLES_MIN, Setting};
 pub use counters::COUNTERS;
 pub use curve::{CURVES_MAX, CurveReport, CurveScope, SizePoint};
 pub use datasets::{

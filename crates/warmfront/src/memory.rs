@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arc::{Arena, Cache, Charge, Class, Kind, Queue};
+use arc::{Arena, Cache, Charge, Class, Kind, PolicyKind, Queue, SettingStatistics};
 use parking_lot::Mutex;
 
 use crate::answer::Cached;
@@ -234,6 +234,13 @@ impl Memory {
     /// The share that is set on a dataset, as it is in force.
     pub(crate) fn share_in_force(&self, pool: u32, name: &str) -> Option<ShareInForce> {
         self.shares.lock().in_force(pool, name, &self.cache)
+    }
+
+    /// The rules by which the records of a dataset are kept, and what each setting of them makes of
+    /// the load.
+    pub(crate) fn policy(&self, dataset: u32) -> (PolicyKind, SettingStatistics) {
+        let partition = self.shares.lock().partition(dataset);
+        self.cache.settings(partition)
     }
 
     /// The most bytes that one record of a dataset may have.

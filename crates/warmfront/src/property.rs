@@ -1,6 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use arc::PolicyKind;
 use serde::Serialize;
 
 use crate::size::{ExactSize, Size, parse_size, parse_size_or_percent};
@@ -63,6 +64,8 @@ pub struct Properties {
     pub arcreserve: Option<Size>,
     /// RAM that it cannot exceed.
     pub arclimit: Option<Size>,
+    /// The rules by which its records are kept.
+    pub policy: PolicyKind,
 }
 
 /// One property: its name, values, default, words, and how it is set.
@@ -360,6 +363,25 @@ pub const PROPERTIES: &[Property] = &[
         },
         show: |properties| show_share(properties.arclimit),
     },
+    Property {
+        name: "policy",
+        values: "auto|arc",
+        default: "auto",
+        help: "rules by which records are kept",
+        long_help: "Rules by which records are kept. With auto, small shadows of the cache try four \
+            settings on a sample of the load, and the best is in force (`warmfront why FILE` and \
+            `arcstat -f set` tell which); with arc, ARC as published, in its clock form. A dataset \
+            with arc, and those below it that have neither policy, arcreserve nor arclimit of \
+            their own, have lists of their own in the cache. Not inherited.",
+        inherited: false,
+        examples: &["auto", "arc"],
+        refused: &["", "lru", "ARC", "on"],
+        apply: |value, properties| {
+            properties.policy = PolicyKind::ALL.into_iter().find(|kind| kind.name() == value)?;
+            Some(())
+        },
+        show: |properties| properties.policy.name().to_string(),
+    },
 ];
 
 /// Least bytes that can be reserved, or allowed.
@@ -431,6 +453,7 @@ impl Default for Properties {
             promote: true,
             arcreserve: None,
             arclimit: None,
+            policy: PolicyKind::Auto,
         };
         for property in PROPERTIES {
             property

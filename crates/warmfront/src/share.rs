@@ -1,11 +1,11 @@
 use std::fmt::Write;
 
-use arc::{PARTITIONS_MAX, Share};
+use arc::{PARTITIONS_MAX, PolicyKind, Share};
 
 use crate::property::Properties;
 use crate::size::{HumanSize, Size};
 
-/// Datasets that can have `arcreserve` or `arclimit` at a time, in all pools of a process. One
+/// Datasets that can have `arcreserve`, `arclimit` or `policy=arc` at a time, in all pools of a process. One
 /// partition is everybody else's, one is what passes by.
 pub const SHARES_MAX: usize = PARTITIONS_MAX - 2;
 
@@ -19,11 +19,12 @@ const PASSAGE_BYTES: std::ops::RangeInclusive<u64> = 9 << 20..=64 << 20;
 /// A small ceiling leaves the passage this part of it at most, as its divisor.
 const PASSAGE_SHARE_MIN: u64 = 16;
 
-/// What `arcreserve` and `arclimit` of a dataset say.
+/// What `arcreserve`, `arclimit` and `policy` of a dataset say.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Wanted {
     pub(crate) reserve: Option<Size>,
     pub(crate) limit: Option<Size>,
+    pub(crate) policy: PolicyKind,
 }
 
 /// A dataset with a share of its own, and who uses it.
@@ -79,7 +80,7 @@ pub enum ShareError {
     },
     /// Too many datasets have shares of their own.
     #[error(
-        "{count} datasets would have arcreserve or arclimit, and at most {SHARES_MAX} can; set it \
+        "{count} datasets would have arcreserve, arclimit or policy=arc, and at most {SHARES_MAX} can; set it \
          on a dataset above them, which they then share"
     )]
     TooMany {
@@ -91,7 +92,8 @@ pub enum ShareError {
 impl Wanted {
     /// What the properties of a dataset say.
     pub(crate) fn of(properties: &Properties) -> Wanted {
-        Wanted { reserve: properties.arcreserve, limit: properties.arclimit }
+        let Properties { arcreserve: reserve, arclimit: limit, policy, .. } = *properties;
+        Wanted { reserve, limit, policy }
     }
 
     /// Whether it says anything.

@@ -160,6 +160,11 @@ impl Shares {
                 (holding.partition, share)
             })
             .collect();
+        for Holding { partition, wanted, .. } in &self.holdings {
+            if let Err(error) = cache.set_policy(*partition, wanted.policy) {
+                tracing::error!(partition, %error, "the policy of a dataset is not in force");
+            }
+        }
         wanted.extend(self.passage.map(|partition| (partition, share::passage(ceiling_bytes))));
         // Those that give come first, so that the sum never exceeds the capacity on the way.
         let now = cache.shares();
@@ -184,6 +189,12 @@ impl Shares {
         let partition = self.of(pool, name)?.partition;
         let share = cache.shares().get(partition).copied().unwrap_or(Share::FREE);
         Some(ShareInForce { share, charged_bytes: cache.charged_to(partition) })
+    }
+
+    /// The partition in which a dataset's records stand.
+    pub(crate) fn partition(&self, member: u32) -> usize {
+        let holding = self.holdings.iter().find(|holding| holding.members.contains(&member));
+        holding.map_or(0, |holding| holding.partition)
     }
 
     /// The limit that holds for a dataset: its own, or that of the share that it uses.

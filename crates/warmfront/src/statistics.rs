@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use arc::{Class, List, Queue, Share};
+use arc::{Class, List, PolicyKind, Queue, Setting, SettingStatistics, Share};
 use serde::{Deserialize, Serialize};
 
 use crate::pool::Pool;
@@ -31,6 +31,7 @@ impl Pool {
                 *statistics.counters.entry(name.clone()).or_default() += value;
             }
             counters.extend(usage(&self.memory.cache.tenant(tenant.dataset.id())));
+            counters.extend(policy_counters(&self.memory.policy(tenant.dataset.id())));
             statistics.datasets.insert(tenant.dataset.name().to_string(), counters);
         }
         for dataset in self.datasets.list() {
@@ -41,6 +42,8 @@ impl Pool {
         }
         statistics.counters.extend(self.origin_counters());
         statistics.counters.extend(self.arc_counters());
+        let own = self.datasets.root().dataset().id();
+        statistics.counters.extend(policy_counters(&self.memory.policy(own)));
         statistics
     }
 
@@ -90,6 +93,22 @@ impl Pool {
         }
         counters
     }
+}
+
+/// The setting of `policy=auto` in force, counted from 1, and the share of hits in 1/1000 that each
+/// has on the sample; nothing under `policy=arc`.
+fn policy_counters((_, statistics): &(PolicyKind, SettingStatistics)) -> BTreeMap<String, u64> {
+    let Some(in_force) = statistics.in_force else { return BTreeMap::new() };
+    let mut counters = BTreeMap::from([
+        ("auto_setting".to_string(), in_force as u64 + 1),
+        ("auto_changes".to_string(), statistics.changes),
+        ("auto_sampled".to_string(), statistics.sampled),
+    ]);
+    for (setting, ratio) in Setting::ALL.into_iter().zip(statistics.hit_ratios) {
+        let name = format!("auto_{}_permille", setting.name());
+        counters.insert(name, (ratio * 1000.0).round() as u64);
+    }
+    counters
 }
 
 /// What a share of the ARC is at present. There is no counter of what is not limited.

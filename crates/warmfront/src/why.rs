@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use arc::Setting;
 use serde::{Deserialize, Serialize};
 use storage::Kind;
 
@@ -38,6 +39,13 @@ pub struct Why {
     pub primarycache: String,
     /// Whether what is read counts as use: the effective `promote`.
     pub promote: bool,
+    /// The rules by which its records are kept: `auto` or `arc`.
+    pub policy: String,
+    /// The setting of `auto` that is in force.
+    pub setting: Option<String>,
+    /// What share of the sampled reads each setting would have found in RAM lately; empty under
+    /// `arc` and while nothing was sampled.
+    pub settings: Vec<(String, f64)>,
     /// The effective `coherence`.
     pub coherence: String,
     /// Seconds since the attributes were last checked against the origin.
@@ -95,6 +103,9 @@ impl Pool {
         let is_file = version.attributes.kind == Kind::File;
         let records = if is_file { layout.records(0..layout.size).end } else { 0 };
         let is_too_large = self.is_too_large(&layout, &tenant);
+        let (policy, statistics) = self.memory.policy(tenant.dataset.id());
+        let settings = Setting::ALL.iter().map(|setting| setting.name().to_string());
+        let settings = settings.zip(statistics.hit_ratios);
         let mut runs: Vec<RecordRun> = Vec::new();
         let mut records_cached = 0;
         for number in 0..records.min(RECORDS_MAX) {
@@ -115,6 +126,9 @@ impl Pool {
             generation: layout.generation,
             primarycache: properties.primarycache.to_string(),
             promote: properties.promote,
+            policy: policy.name().to_string(),
+            setting: statistics.in_force.map(|setting| setting.name().to_string()),
+            settings: if statistics.sampled > 0 { settings.collect() } else { Vec::new() },
             coherence: properties.coherence.to_string(),
             checked_seconds_ago: self.now().saturating_sub(version.checked_at()).as_secs_f64(),
             records,

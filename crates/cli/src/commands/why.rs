@@ -47,6 +47,16 @@ fn people(file: &Path, why: &Why) -> String {
         line("records", "none: it is not a regular file; its attributes are metadata".to_string());
         return text;
     }
+    let settings = why.settings.iter().map(|(name, ratio)| match why.setting.as_ref() {
+        Some(in_force) if in_force == name => format!("{name} {:.1} % (in force)", ratio * 100.0),
+        _ => format!("{name} {:.1} %", ratio * 100.0),
+    });
+    let settings = settings.collect::<Vec<_>>().join(", ");
+    match (&why.setting, settings.is_empty()) {
+        (Some(_), false) => line("policy", format!("{}; hits on a sample: {settings}", why.policy)),
+        (Some(in_force), true) => line("policy", format!("{}: {in_force}", why.policy)),
+        (None, _) => line("policy", why.policy.clone()),
+    }
     line(
         "records",
         format!(

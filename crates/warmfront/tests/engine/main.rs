@@ -4,6 +4,7 @@ mod coherence;
 mod common;
 mod curve;
 mod naming;
+mod policies;
 mod priming;
 mod promotion;
 mod reading;

@@ -3,7 +3,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Zoned;
 use serde_json::Value;
-use warmfront::HumanSize;
+use warmfront::{HumanSize, Setting};
 
 /// Two looks at the counters, and the time between them.
 #[derive(Debug)]
@@ -45,6 +45,10 @@ enum Kind {
     Size(&'static str),
     /// What is left below the ceiling.
     Available,
+    /// The setting of `policy=auto`.
+    Setting,
+    /// A share that is counted in 1/1000, as it is now.
+    Permille(&'static str),
     /// Bytes in a second.
     ByteRate(&'static [&'static str]),
 }
@@ -215,6 +219,27 @@ pub(crate) const COLUMNS: &[Column] = &[
         "records a second read without being kept, for promote=off or a control group",
         Kind::Rate(&["uncached_promote", "uncached_cgroup"])
     ),
+    column!("set", "setting of policy=auto in force", Kind::Setting),
+    column!(
+        "h1%",
+        "hits that the setting `steady` would have",
+        Kind::Permille("auto_steady_permille")
+    ),
+    column!(
+        "h2%",
+        "hits that the setting `frequency` would have",
+        Kind::Permille("auto_frequency_permille")
+    ),
+    column!(
+        "h3%",
+        "hits that the setting `balance` would have",
+        Kind::Permille("auto_balance_permille")
+    ),
+    column!(
+        "h4%",
+        "hits that the setting `recency` would have",
+        Kind::Permille("auto_recency_permille")
+    ),
     column!("rsv", "RAM reserved for the dataset", Kind::Size("arcreserve")),
     column!("lim", "RAM that the dataset cannot exceed", Kind::Size("arclimit")),
     column!("share", "RAM charged to the dataset's reserve and limit", Kind::Size("arcshare_size")),
@@ -254,7 +279,11 @@ pub(crate) const COLUMNS: &[Column] = &[
 
 impl Column {
     fn width(&self) -> usize {
-        let least = if matches!(self.kind, Kind::Time) { 8 } else { 5 };
+        let least = match self.kind {
+            Kind::Time => 8,
+            Kind::Setting => 9,
+            _ => 5,
+        };
         self.name.len().max(least)
     }
 
@@ -268,6 +297,8 @@ impl Column {
         let text = match (&self.kind, self.number(sample)) {
             (Kind::Time, _) => Zoned::now().strftime("%H:%M:%S").to_string(),
             (Kind::Share { whole, .. }, _) if sample.moved(whole) == 0 => "-".to_string(),
+            (Kind::Permille(_), _) if sample.now("auto_sampled") == 0 => "-".to_string(),
+            (Kind::Setting, number) => setting(number as usize).unwrap_or("-").to_string(),
             (_, number) if exact => format!("{number:.0}"),
             (Kind::Size(_) | Kind::Available | Kind::ByteRate(_), number) => {
                 HumanSize(number as u64).to_string()
@@ -281,6 +312,8 @@ impl Column {
     pub(crate) fn json(&self, sample: &Sample<'_>) -> Value {
         match &self.kind {
             Kind::Share { whole, .. } if sample.moved(whole) == 0 => Value::Null,
+            Kind::Permille(_) if sample.now("auto_sampled") == 0 => Value::Null,
+            Kind::Setting => Value::from(setting(self.number(sample) as usize)),
             _ => Value::from(self.number(sample)),
         }
     }
@@ -297,6 +330,8 @@ impl Column {
                 sample.moved(part) as f64 * 100.0 / sample.moved(whole).max(1) as f64
             }
             Kind::Size(name) => sample.now(name) as f64,
+            Kind::Setting => sample.now("auto_setting") as f64,
+            Kind::Permille(name) => sample.now(name) as f64 / 10.0,
             Kind::Available => sample.now("c_max").saturating_sub(sample.now("size")) as f64,
         }
     }
@@ -305,6 +340,11 @@ impl Column {
 /// The columns with their meanings.
 pub(crate) fn list() -> String {
     COLUMNS.iter().map(|column| format!("{:>8}  {}\n", column.name, column.help)).collect()
+}
+
+/// The name of a setting by its number, which counts from 1.
+fn setting(number: usize) -> Option<&'static str> {
+    Setting::ALL.get(number.checked_sub(1)?).map(|setting| setting.name())
 }
 
 /// A count with a unit, so that it stays narrow.
@@ -345,6 +385,18 @@ mod tests {
         assert_eq!(shown("dmh%", &sample), "-");
         assert_eq!(shown("size", &sample), "3G");
         assert_eq!(shown("avail", &sample), "1G");
+    }
+
+    #[test]
+    fn the_setting_in_force_has_its_name_and_the_others_their_hits() {
+        let after =
+            counters(&[("auto_setting", 3), ("auto_sampled", 7), ("auto_balance_permille", 715)]);
+        let before = BTreeMap::new();
+        let sample = Sample::new(&before, &after, 1.0);
+        assert_eq!((shown("set", &sample), shown("h3%", &sample)), ("balance".into(), "72".into()));
+        let none = BTreeMap::new();
+        let sample = Sample::new(&before, &none, 1.0);
+        assert_eq!((shown("set", &sample), shown("h3%", &sample)), ("-".into(), "-".into()));
     }
 
     #[test]

@@ -1,0 +1,44 @@
+//! `policy`: by which rules the records of a dataset are kept.
+
+use std::path::Path;
+
+use futures::executor::block_on;
+use warmfront::Why;
+
+use crate::common::{Bench, READ_WRITE, pattern, read};
+
+const RECORD: usize = 4096;
+
+fn why(bench: &Bench, file: &str) -> Why {
+    block_on(bench.pool.why(Path::new(file))).expect("it is there")
+}
+
+#[test]
+fn a_dataset_has_rules_of_its_own_and_tells_what_others_would_do() {
+    let bench = Bench::new(&["prefetch=none", "recordsize=4K"], 64 << 20);
+    for name in ["plain", "papers"] {
+        bench.put(name, &pattern(100 * RECORD, 1));
+        bench.pool.datasets().create(&format!("pool/{name}"), None).expect("a new one");
+    }
+    let set =
+        |value: &str| bench.pool.datasets().edit(|tree| tree.set("pool/papers", "policy", value));
+    set("arc").expect("a value");
+    for name in ["plain", "papers"] {
+        let file = bench.open(name, READ_WRITE);
+        (0..100).for_each(|number| drop(read(&file, number * RECORD as u64, RECORD)));
+    }
+    let (plain, papers) = (why(&bench, "plain"), why(&bench, "papers"));
+    assert_eq!((plain.policy.as_str(), plain.setting.as_deref()), ("auto", Some("frequency")));
+    let names: Vec<&str> = plain.settings.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["steady", "frequency", "balance", "recency"]);
+    assert_eq!((papers.policy.as_str(), papers.setting, papers.settings.len()), ("arc", None, 0));
+    // With ARC what was read once stands on MRU; auto fills MFU while there is room.
+    assert_eq!((plain.runs[0].state.as_str(), papers.runs[0].state.as_str()), ("mfu", "mru"));
+    assert!(bench.counter_of("pool/plain", "auto_sampled") >= 100);
+    assert_eq!(bench.counter_of("pool/plain", "auto_setting"), 2);
+
+    set("auto").expect("a value");
+    let papers = why(&bench, "papers");
+    assert_eq!((papers.policy.as_str(), papers.records_cached), ("auto", 100), "nothing was lost");
+    bench.pool.datasets().validate().expect("valid");
+}
