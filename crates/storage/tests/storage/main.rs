@@ -1,6 +1,7 @@
-//! Tests of the origins, as their users see them.
+//! Tests of origins and devices, as their users see them.
 
 mod common;
 mod conformance;
+mod devices;
 mod directory;
 mod slowness;

@@ -1,0 +1,79 @@
+//! Block devices and files that serve as such: what caches and logs lie on.
+
+mod buffer;
+mod crash;
+mod error;
+mod faulty;
+mod file;
+mod memory;
+mod request;
+mod ring;
+mod workers;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
+pub use crash::{CrashDevice, Crashes};
+pub use error::DeviceError;
+pub use faulty::{DeviceFaults, DeviceOperation, FaultyDevice};
+pub use file::{DeviceOptions, FileDevice, Transport};
+pub use memory::MemoryDevice;
+pub use request::QUEUE_MAX;
+
+/// A call under way at a device.
+pub type DeviceTask<'a, T> =
+    Pin<Box<dyn Future<Output = std::result::Result<T, DeviceError>> + Send + 'a>>;
+
+/// What a device is like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// What people call it: a path.
+    pub name: String,
+    /// Its size in bytes, a multiple of `block_bytes`.
+    pub size_bytes: u64,
+    /// Offsets and lengths of reads and writes are multiples of this, a power of two of at most
+    /// [`BUFFER_ALIGNMENT`]. A write of one such block is not promised to be atomic.
+    pub block_bytes: usize,
+}
+
+/// Bytes at offsets, many calls at a time, in no order between them.
+///
+/// Calls own their buffers: a task that is dropped leaves the call to end by itself. A call that
+/// takes longer than the device's deadline fails; what it does afterwards is not known.
+pub trait Device: Send + Sync {
+    /// Size and alignment. They do not change.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Fills the whole of `buffer` from `offset`.
+    fn read(&self, offset: u64, buffer: AlignedBuffer) -> DeviceTask<'_, AlignedBuffer>;
+
+    /// Writes the whole of `buffer` at `offset`. It lasts only from the next
+    /// [`flush`](Device::flush) on; until then a crash may leave any part of it.
+    fn write(&self, offset: u64, buffer: Arc<AlignedBuffer>) -> DeviceTask<'_, ()>;
+
+    /// Makes durable what was written by calls that had ended before this one began.
+    fn flush(&self) -> DeviceTask<'_, ()>;
+
+    /// Says that the bytes are no longer needed. What they read as afterwards is not known.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] where the device knows no such thing.
+    fn discard(&self, offset: u64, bytes: u64) -> DeviceTask<'_, ()>;
+}
+
+/// Whether a call lies on the device and keeps to its blocks.
+fn check(
+    info: &DeviceInfo,
+    operation: &'static str,
+    offset: u64,
+    bytes: u64,
+) -> Result<(), DeviceError> {
+    let block = info.block_bytes as u64;
+    let fits = offset.checked_add(bytes).is_some_and(|end| end <= info.size_bytes);
+    if fits && offset.is_multiple_of(block) && bytes.is_multiple_of(block) {
+        Ok(())
+    } else {
+        Err(DeviceError::OutOfRange { operation, offset, bytes })
+    }
+}

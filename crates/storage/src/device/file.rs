@@ -1,0 +1,227 @@
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
+    fallocate, flock, fstat, ftruncate, ioctl_blksszget, openat, seek, statx,
+};
+use rustix::io::Errno;
+
+use super::request::{Operation, Outcome, Request};
+use super::ring::Ring;
+use super::workers::Workers;
+use super::{AlignedBuffer, BUFFER_ALIGNMENT, Device, DeviceError, DeviceInfo, DeviceTask, check};
+
+/// How a device's calls reach the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Through io_uring.
+    Ring,
+    /// Through system calls that block threads.
+    Threads,
+}
+
+/// How a [`FileDevice`] is opened.
+#[derive(Debug, Clone)]
+pub struct DeviceOptions {
+    /// Creates the file with this size, or makes it longer; bytes. Not for block devices.
+    pub size_bytes: Option<u64>,
+    /// Which transport to use; otherwise io_uring where the kernel allows it.
+    pub transport: Option<Transport>,
+    /// A call that takes longer fails.
+    pub deadline: Duration,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> DeviceOptions {
+        DeviceOptions { size_bytes: None, transport: None, deadline: Duration::from_secs(10) }
+    }
+}
+
+/// A file or block device, read and written past the kernel's page cache where that is possible.
+/// Nobody else may open it as a device at the same time.
+pub struct FileDevice {
+    info: DeviceInfo,
+    deadline: Duration,
+    backend: Backend,
+    direct: bool,
+}
+
+enum Backend {
+    Ring(Ring),
+    Workers(Workers),
+}
+
+impl FileDevice {
+    /// Opens the file or block device at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be opened for reading and writing, cannot be as large as asked for, is
+    /// neither file nor block device, or is in use.
+    pub fn open(path: &Path, options: &DeviceOptions) -> Result<FileDevice, DeviceError> {
+        let name = path.display().to_string();
+        let (file, direct) = open(path, options.size_bytes.is_some())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(DeviceError::InUse { name }),
+            locked => locked.map_err(DeviceError::system("lock"))?,
+        }
+        let stat = fstat(&file).map_err(DeviceError::system("stat"))?;
+        let (size_bytes, block_bytes) = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                let present = u64::try_from(stat.st_size).unwrap_or(0);
+                let size_bytes = options.size_bytes.map_or(present, |wanted| wanted.max(present));
+                allocate(&file, present, size_bytes)?;
+                (size_bytes, file_block(&file))
+            }
+            FileType::BlockDevice => {
+                let size = seek(&file, SeekFrom::End(0)).map_err(DeviceError::system("seek"))?;
+                let block = ioctl_blksszget(&file).map_err(DeviceError::system("ioctl"))?;
+                (size, block as usize)
+            }
+            _ => return Err(DeviceError::WrongKind { name }),
+        };
+        let block_bytes = block_bytes.clamp(512, BUFFER_ALIGNMENT);
+        let size_bytes = size_bytes / block_bytes as u64 * block_bytes as u64;
+        let backend = Backend::new(file, &name, options.transport)?;
+        tracing::info!(device = name, size_bytes, block_bytes, direct, transport = ?backend.kind());
+        let info = DeviceInfo { name, size_bytes, block_bytes };
+        Ok(FileDevice { info, deadline: options.deadline, backend, direct })
+    }
+
+    /// How calls reach the kernel.
+    pub fn transport(&self) -> Transport {
+        self.backend.kind()
+    }
+
+    /// Whether calls go past the kernel's page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    async fn call(&self, operation: Operation, offset: u64) -> Outcome {
+        let (request, receiver) = Request::new(operation, offset, self.deadline);
+        match &self.backend {
+            Backend::Ring(ring) => ring.submit(request),
+            Backend::Workers(workers) => workers.submit(request),
+        }
+        receiver.await.unwrap_or(Err(DeviceError::Closed { operation: "wait" }))
+    }
+}
+
+impl Backend {
+    fn new(
+        file: OwnedFd,
+        name: &str,
+        transport: Option<Transport>,
+    ) -> Result<Backend, DeviceError> {
+        let file = Arc::new(file);
+        // The kernel shows 15 characters of a thread's name.
+        let thread = format!("dev-{}", name.rsplit('/').next().unwrap_or(name));
+        let error = |error: std::io::Error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            DeviceError::System { operation: "start io", errno }
+        };
+        if transport != Some(Transport::Threads) {
+            match Ring::new(file.clone(), &thread) {
+                Ok(ring) => return Ok(Backend::Ring(ring)),
+                Err(refused) if transport == Some(Transport::Ring) => return Err(error(refused)),
+                Err(refused) => {
+                    tracing::warn!(device = name, %refused, "no io_uring here; using threads");
+                }
+            }
+        }
+        Workers::new(&file, &thread).map(Backend::Workers).map_err(error)
+    }
+
+    fn kind(&self) -> Transport {
+        match self {
+            Backend::Ring(_) => Transport::Ring,
+            Backend::Workers(_) => Transport::Threads,
+        }
+    }
+}
+
+/// Opens past the page cache, else with it. Says which.
+fn open(path: &Path, creates: bool) -> Result<(OwnedFd, bool), DeviceError> {
+    let mut flags = OFlags::RDWR | OFlags::CLOEXEC;
+    if creates {
+        flags |= OFlags::CREATE;
+    }
+    // Of a block device, this says whether the kernel or another program has claimed it.
+    let is_block = std::fs::metadata(path).is_ok_and(|metadata| {
+        use std::os::unix::fs::FileTypeExt;
+        metadata.file_type().is_block_device()
+    });
+    if is_block {
+        flags = (flags | OFlags::EXCL).difference(OFlags::CREATE);
+    }
+    let mode = Mode::RUSR | Mode::WUSR;
+    let open = |flags| openat(rustix::fs::CWD, path, flags, mode);
+    let opened = match open(flags | OFlags::DIRECT) {
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => open(flags).map(|file| (file, false)),
+        opened => opened.map(|file| (file, true)),
+    };
+    match opened {
+        Err(Errno::BUSY) => Err(DeviceError::InUse { name: path.display().to_string() }),
+        opened => opened.map_err(DeviceError::system("open")),
+    }
+}
+
+/// Gives a file its space, so that it is not missing later.
+fn allocate(file: &OwnedFd, present: u64, size: u64) -> Result<(), DeviceError> {
+    if size <= present {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::empty(), 0, size) {
+        Err(Errno::OPNOTSUPP) => ftruncate(file, size).map_err(DeviceError::system("truncate")),
+        allocated => allocated.map_err(DeviceError::system("allocate")),
+    }
+}
+
+/// The alignment that direct calls to a file need.
+fn file_block(file: &OwnedFd) -> usize {
+    let wanted = StatxFlags::from_bits_retain(STATX_DIOALIGN);
+    match statx(file, c"", AtFlags::EMPTY_PATH, wanted) {
+        Ok(statx) if statx.stx_dio_offset_align.is_power_of_two() => {
+            statx.stx_dio_offset_align as usize
+        }
+        _ => BUFFER_ALIGNMENT,
+    }
+}
+
+/// `STATX_DIOALIGN` of `statx(2)`, since Linux 6.1.
+const STATX_DIOALIGN: u32 = 0x2000;
+
+impl Device for FileDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn read(&self, offset: u64, buffer: AlignedBuffer) -> DeviceTask<'_, AlignedBuffer> {
+        Box::pin(async move {
+            check(&self.info, "read", offset, buffer.len() as u64)?;
+            let buffer = self.call(Operation::Read(buffer), offset).await?;
+            Ok(buffer.expect("a read gives its buffer back"))
+        })
+    }
+
+    fn write(&self, offset: u64, buffer: Arc<AlignedBuffer>) -> DeviceTask<'_, ()> {
+        Box::pin(async move {
+            check(&self.info, "write", offset, buffer.len() as u64)?;
+            self.call(Operation::Write(buffer), offset).await.map(drop)
+        })
+    }
+
+    fn flush(&self) -> DeviceTask<'_, ()> {
+        Box::pin(async move { self.call(Operation::Flush, 0).await.map(drop) })
+    }
+
+    fn discard(&self, offset: u64, bytes: u64) -> DeviceTask<'_, ()> {
+        Box::pin(async move {
+            check(&self.info, "discard", offset, bytes)?;
+            self.call(Operation::Discard(bytes), offset).await.map(drop)
+        })
+    }
+}

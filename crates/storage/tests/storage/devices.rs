@@ -1,0 +1,172 @@
+//! Devices over files, through both transports, and in memory, keep what they are given.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::executor::block_on;
+use futures::future::join_all;
+use rustix::io::Errno;
+use storage::{
+    AlignedBuffer, Device, DeviceError, DeviceOperation, DeviceOptions, FaultyDevice, FileDevice,
+    MemoryDevice, Random, Simulation, Transport,
+};
+
+const SIZE: u64 = 8 << 20;
+
+fn open(path: &Path, transport: Transport) -> Result<FileDevice, DeviceError> {
+    let transport = Some(transport);
+    let options = DeviceOptions { size_bytes: Some(SIZE), transport, ..DeviceOptions::default() };
+    FileDevice::open(path, &options)
+}
+
+/// The transports that this kernel offers.
+fn transports(path: &Path) -> Vec<Transport> {
+    let ring = open(path, Transport::Ring).is_ok();
+    if !ring {
+        eprintln!("skipped: no io_uring here");
+    }
+    let offered = [(Transport::Ring, ring), (Transport::Threads, true)];
+    offered.into_iter().filter(|(_, offered)| *offered).map(|(transport, _)| transport).collect()
+}
+
+fn filled(length: usize, fill: u64) -> Arc<AlignedBuffer> {
+    let mut buffer = AlignedBuffer::zeroed(length);
+    let mut random = Random::new(fill);
+    buffer.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.draw().to_le_bytes()));
+    Arc::new(buffer)
+}
+
+/// Many writes under way at once, then many reads, then blocks in random order.
+fn exercise(device: &dyn Device) {
+    let step = 64 << 10;
+    let places: Vec<u64> = (0..device.info().size_bytes / step).collect();
+    let writes = places.iter().map(|place| device.write(place * step, filled(65536, *place)));
+    for written in block_on(join_all(writes)) {
+        written.expect("written");
+    }
+    block_on(device.flush()).expect("flushed");
+    let reads = places.iter().map(|place| device.read(place * step, AlignedBuffer::zeroed(65536)));
+    for (place, read) in places.iter().zip(block_on(join_all(reads))) {
+        assert_eq!(read.expect("read")[..], filled(65536, *place)[..], "place {place}");
+    }
+    let block = device.info().block_bytes as u64;
+    let mut random = Random::new(1);
+    let offsets: Vec<u64> =
+        (0..1000).map(|_| random.below(device.info().size_bytes / block) * block).collect();
+    let reads =
+        offsets.iter().map(|offset| device.read(*offset, AlignedBuffer::zeroed(block as usize)));
+    for (offset, read) in offsets.iter().zip(block_on(join_all(reads))) {
+        let whole = filled(65536, offset / step);
+        let within = (offset % step) as usize;
+        assert_eq!(read.expect("read")[..], whole[within..within + block as usize]);
+    }
+    match block_on(device.discard(0, step)) {
+        Ok(()) | Err(DeviceError::Unsupported { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+    let rest = block_on(device.read(step, AlignedBuffer::zeroed(65536))).expect("read");
+    assert_eq!(rest[..], filled(65536, 1)[..], "only what was discarded is gone");
+}
+
+#[test]
+fn files_keep_what_is_written() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("cache");
+    for transport in transports(&path) {
+        let device = open(&path, transport).expect("opened");
+        assert_eq!(device.transport(), transport);
+        assert_eq!(device.info().size_bytes, SIZE);
+        exercise(&device);
+        drop(device);
+        let again = open(&path, transport).expect("opened again, with nobody left who holds it");
+        let bytes = block_on(again.read(65536, AlignedBuffer::zeroed(65536))).expect("read");
+        assert_eq!(bytes[..], filled(65536, 1)[..]);
+    }
+}
+
+#[test]
+fn memory_keeps_what_is_written() {
+    exercise(&MemoryDevice::new(SIZE as usize, 512));
+}
+
+#[test]
+fn calls_off_the_blocks_are_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("cache");
+    for transport in transports(&path) {
+        let device = open(&path, transport).expect("opened");
+        for (offset, bytes) in [(1, 4096), (0, 100), (SIZE, 4096), (u64::MAX - 511, 512)] {
+            let read = block_on(device.read(offset, AlignedBuffer::zeroed(bytes)));
+            assert!(matches!(read, Err(DeviceError::OutOfRange { .. })), "{read:?}");
+            let write = block_on(device.write(offset, Arc::new(AlignedBuffer::zeroed(bytes))));
+            assert!(matches!(write, Err(DeviceError::OutOfRange { .. })), "{write:?}");
+        }
+    }
+}
+
+#[test]
+fn a_device_has_one_user() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("cache");
+    let device = open(&path, Transport::Threads).expect("opened");
+    let second = open(&path, Transport::Threads).err();
+    assert!(matches!(second, Some(DeviceError::InUse { .. })), "{second:?}");
+    drop(device);
+}
+
+#[test]
+fn a_file_that_became_short_is_an_error_and_not_zeros() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("cache");
+    for transport in transports(&path) {
+        let device = open(&path, transport).expect("opened");
+        let file = std::fs::File::options().write(true).open(&path).expect("opened");
+        file.set_len(SIZE / 2).expect("cut");
+        let read = block_on(device.read(SIZE / 2 - 4096, AlignedBuffer::zeroed(8192)));
+        assert!(matches!(read, Err(DeviceError::Short { moved: 4096, .. })), "{read:?}");
+    }
+}
+
+#[test]
+fn what_is_no_device_is_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let options = DeviceOptions::default();
+    assert!(FileDevice::open(directory.path(), &options).is_err(), "a directory");
+    assert!(FileDevice::open(&directory.path().join("none"), &options).is_err());
+    let null = FileDevice::open(Path::new("/dev/null"), &options).err();
+    assert!(matches!(null, Some(DeviceError::WrongKind { .. })), "{null:?}");
+}
+
+#[test]
+fn dropped_calls_leave_the_device_usable() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("cache");
+    for transport in transports(&path) {
+        let device = open(&path, transport).expect("opened");
+        for round in 0..200 {
+            let mut read = device.read(round % 64 * 65536, AlignedBuffer::zeroed(65536));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            let _ = read.as_mut().poll(&mut context);
+        }
+        exercise(&device);
+    }
+}
+
+#[test]
+fn faults_strike_once_each_and_end() {
+    let simulation = Simulation::new(1);
+    let inner = Arc::new(MemoryDevice::new(1 << 20, 512));
+    let (device, faults) = FaultyDevice::new(inner, Arc::new(simulation.clone()));
+    let read = || simulation.run(device.read(0, AlignedBuffer::zeroed(512)));
+    faults.fail_next_of(1, Errno::IO, |call| matches!(call, DeviceOperation::Read { .. }));
+    simulation.run(device.flush()).expect("another call");
+    assert_eq!(read().err(), Some(DeviceError::System { operation: "read", errno: Errno::IO }));
+    read().expect("only once");
+    faults.damage(|offset, bytes| bytes[offset as usize] ^= 1);
+    assert_eq!(read().expect("read")[0], 1);
+    faults.clear();
+    faults.delay(Duration::from_secs(3));
+    assert_eq!(read().expect("read")[0], 0);
+    assert_eq!(storage::Clock::now(&simulation), Duration::from_secs(3));
+}
