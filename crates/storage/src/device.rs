@@ -12,6 +12,8 @@ mod workers;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
 pub use crash::{CrashDevice, Crashes};
@@ -75,5 +77,20 @@ fn check(
         Ok(())
     } else {
         Err(DeviceError::OutOfRange { operation, offset, bytes })
+    }
+}
+
+/// How long a device that is closed waits for calls under way.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Waits for threads that were told to end. Those whose calls do not come back are left behind,
+/// with the buffers of these calls.
+fn wait_for_end(threads: &[JoinHandle<()>]) {
+    let patience = Instant::now() + PATIENCE;
+    let current = std::thread::current().id();
+    for thread in threads.iter().filter(|thread| thread.thread().id() != current) {
+        while !thread.is_finished() && Instant::now() < patience {
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 }

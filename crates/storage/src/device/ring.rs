@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use super::DeviceError;
 use super::request::{Operation, QUEUE_MAX, Request};
+use super::{DeviceError, wait_for_end};
 
 /// Most calls that the kernel has at a time; the others wait in the queue.
 const DEPTH: usize = 128;
@@ -31,7 +31,7 @@ const IDLE: Timespec = Timespec::new().sec(3600);
 /// system call to wake it.
 pub(super) struct Ring {
     queue: Arc<Queue>,
-    driver: Option<JoinHandle<()>>,
+    driver: [JoinHandle<()>; 1],
 }
 
 struct Queue {
@@ -73,7 +73,7 @@ impl Ring {
             })?
         };
         receiver.recv().map_err(|_| io::Error::other("the ring's thread has ended"))??;
-        Ok(Ring { queue, driver: Some(driver) })
+        Ok(Ring { queue, driver: [driver] })
     }
 
     /// Takes a call over.
@@ -107,15 +107,7 @@ impl Drop for Ring {
         self.queue.state.lock().closed = true;
         self.queue.sleeps.store(true, Ordering::SeqCst);
         self.queue.wake();
-        // A thread whose calls never come back is left behind with their buffers.
-        if let Some(driver) = self.driver.take()
-            && driver.thread().id() != std::thread::current().id()
-        {
-            let patience = Instant::now() + Duration::from_secs(2);
-            while !driver.is_finished() && Instant::now() < patience {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
+        wait_for_end(&self.driver);
     }
 }
 

@@ -1,14 +1,15 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{Errno, pread, pwrite};
 
-use super::DeviceError;
 use super::request::{Operation, QUEUE_MAX, Request, Waiter};
+use super::{DeviceError, wait_for_end};
 
 /// Threads of a device, so calls that it has at a time.
 const WORKERS: usize = 16;
@@ -18,6 +19,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// A device's calls through system calls that block threads: for kernels without io_uring.
 pub(super) struct Workers {
     queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 struct Queue {
@@ -53,14 +55,15 @@ impl Workers {
             watched: Condvar::new(),
         });
         // Made first, so that threads which have started end if a later one cannot.
-        let workers = Workers { queue };
+        let mut workers = Workers { queue, threads: Vec::new() };
         for index in 0..WORKERS {
             let (queue, file) = (workers.queue.clone(), file.clone());
             let builder = std::thread::Builder::new().name(format!("{name}-{index}"));
-            builder.spawn(move || queue.work(&file, index))?;
+            workers.threads.push(builder.spawn(move || queue.work(&file, index))?);
         }
         let queue = workers.queue.clone();
-        std::thread::Builder::new().name(format!("{name}-watch")).spawn(move || queue.watch())?;
+        let builder = std::thread::Builder::new().name(format!("{name}-watch"));
+        workers.threads.push(builder.spawn(move || queue.watch())?);
         Ok(workers)
     }
 
@@ -83,6 +86,7 @@ impl Drop for Workers {
         self.queue.state.lock().closed = true;
         self.queue.arrived.notify_all();
         self.queue.watched.notify_all();
+        wait_for_end(&self.threads);
     }
 }
 
