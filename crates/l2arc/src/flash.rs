@@ -1,0 +1,430 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use storage::{Clock, Device, Spawn};
+
+use crate::buffers::Buffers;
+use crate::compression::Compression;
+use crate::doorkeeper::Doorkeeper;
+use crate::error::{AddError, NotDurable};
+use crate::index::Index;
+use crate::key::Key;
+use crate::location::RINGS_MAX;
+use crate::options::Options;
+use crate::record::{HEADER_BYTES, Header, STORED_MAX, payload_sum};
+use crate::refused::{Miss, Refused};
+use crate::ring::{Incoming, Opened, Ring, Shared};
+use crate::stamps::{Stamp, Stamps};
+use crate::statistics::{Counters, Statistics, add};
+
+/// How a device is taken into a pool.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// The pool's id.
+    pub pool: [u8; 16],
+    /// The id that the device gets if it is formatted; chosen at random.
+    pub device: [u8; 16],
+    /// Tells what is written now from what was written before, if the device is formatted;
+    /// chosen at random each time.
+    pub salt: [u8; 16],
+    /// Names this start of the pool. It is on the device before [`Flash::add`] returns.
+    pub life: u128,
+    /// The starts of the pool that saw every change since; a device that was last used by
+    /// another starts empty. `None` where the caller knows that there was no other.
+    pub lives: Option<Vec<u128>>,
+    /// Seconds since 1970, for the wear budget.
+    pub wall_seconds: u64,
+    /// Takes the device whatever lies on it.
+    pub force: bool,
+    /// Starts empty in any case.
+    pub empty: bool,
+}
+
+/// What is known of a record that is to be taken in.
+#[derive(Debug, Clone, Copy)]
+pub struct Admission {
+    /// When the bytes were taken; see [`Flash::stamp`].
+    pub stamp: Stamp,
+    /// The dataset.
+    pub tenant: u16,
+    /// It is metadata.
+    pub metadata: bool,
+    /// How often it was touched, as far as that is known.
+    pub touches: u32,
+    /// How to make it smaller.
+    pub compression: Compression,
+    /// Most bytes that the dataset may have on flash.
+    pub limit_bytes: Option<u64>,
+}
+
+/// The flash level of a pool: records on one or more devices.
+///
+/// A copy on flash is used only if its key, its place and its checksum are those that were
+/// written; whatever else is read is a miss. A copy that was [killed](Flash::kill) never comes
+/// back, whenever the machine stops.
+pub struct Flash {
+    shared: Arc<Shared>,
+    rings: RwLock<Vec<Arc<Ring>>>,
+    doorkeeper: Doorkeeper,
+    /// Kills begun.
+    kills: AtomicU64,
+}
+
+impl Flash {
+    /// A flash level without devices. Its tasks run on `spawn`; time is that of `clock`.
+    pub fn new(options: Options, clock: Arc<dyn Clock>, spawn: Arc<dyn Spawn>) -> Flash {
+        let shared = Shared {
+            index: Index::new(),
+            options,
+            clock,
+            spawn,
+            counters: Counters::default(),
+            stamps: Stamps::new(),
+            buffers: Buffers::default(),
+        };
+        Flash {
+            shared: Arc::new(shared),
+            rings: RwLock::default(),
+            doorkeeper: Doorkeeper::default(),
+            kills: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes a device in. What lies on it is read in afterwards; what was found already is served
+    /// at once.
+    ///
+    /// What a device holds is used only if it is added before the first kill of this start.
+    ///
+    /// # Errors
+    /// When it does not work, is too small, or holds what it would be a pity to lose.
+    pub async fn add(
+        &self,
+        device: Arc<dyn Device>,
+        opening: &Opening,
+    ) -> Result<Opened, AddError> {
+        let kills = self.kills.load(Ordering::SeqCst);
+        let taken: Vec<u8> = self.rings.read().iter().map(|ring| ring.id).collect();
+        let free = (0..RINGS_MAX as u8).find(|id| !taken.contains(id));
+        let id = free.ok_or(AddError::TooMany { limit: RINGS_MAX })?;
+        let (ring, opened) = Ring::open(id, device, self.shared.clone(), opening).await?;
+        let flash_bytes = {
+            let mut rings = self.rings.write();
+            rings.push(ring.clone());
+            rings.iter().map(|ring| ring.data_bytes()).sum()
+        };
+        self.doorkeeper.resize(flash_bytes);
+        // A kill that did not see the ring has counted itself before.
+        let missed_kills = kills > 0 || self.kills.load(Ordering::SeqCst) != kills;
+        let opened = if missed_kills && opened == Opened::Warm {
+            ring.forget();
+            Opened::Stale
+        } else {
+            opened
+        };
+        ring.recover();
+        Ok(opened)
+    }
+
+    /// Stops using a device, and waits until what was written to it lasts. Its records are
+    /// forgotten. Says whether there is such a device.
+    pub async fn remove(&self, device: [u8; 16]) -> bool {
+        let Some(ring) = self.rings().into_iter().find(|ring| ring.device_id() == device) else {
+            return false;
+        };
+        ring.stop().await;
+        self.rings.write().retain(|other| other.id != ring.id);
+        self.shared.index.retain(|entry| entry.location.ring != ring.id);
+        true
+    }
+
+    fn rings(&self) -> Vec<Arc<Ring>> {
+        self.rings.read().clone()
+    }
+
+    fn ring(&self, id: u8) -> Option<Arc<Ring>> {
+        self.rings.read().iter().find(|ring| ring.id == id).cloned()
+    }
+
+    /// Waits until what lies on all devices is known.
+    pub async fn recovered(&self) {
+        for ring in self.rings() {
+            ring.recovered().await;
+        }
+    }
+
+    /// Whether a record of `key` may be on flash.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.shared.index.get(key.hash()).is_some_and(|entry| !entry.bad)
+    }
+
+    /// Reads the record of `key` into the beginning of `into`, and returns its length. Where the
+    /// caller knows how long the `origin` takes, a device that is slower is not asked.
+    ///
+    /// # Errors
+    /// Whatever the reason, the origin has to be asked.
+    pub async fn read(
+        &self,
+        key: &Key,
+        into: &mut [u8],
+        origin: Option<Duration>,
+    ) -> Result<usize, Miss> {
+        let hash = key.hash();
+        let read = match self.shared.index.get(hash) {
+            None => Err(Miss::Absent),
+            Some(entry) if entry.bad => Err(Miss::Dead),
+            Some(entry) => match self.ring(entry.location.ring) {
+                Some(ring) => ring.read(key, hash, entry, into, origin).await,
+                None => Err(Miss::Absent),
+            },
+        };
+        let counters = &self.shared.counters;
+        match read {
+            Ok(length) => {
+                add(&counters.hits, 1);
+                add(&counters.hit_bytes, length as u64);
+            }
+            Err(miss) => counters.missed(miss),
+        }
+        read
+    }
+
+    /// Notes the moment at which bytes of an object are taken from elsewhere to be
+    /// [admitted](Flash::admit). The bytes must be valid at this moment or later.
+    pub fn stamp(&self, object: u64) -> Stamp {
+        self.shared.stamps.now(object)
+    }
+
+    /// Takes a record in. Never waits: what cannot be taken in at once is refused.
+    ///
+    /// # Errors
+    /// The reason, which is counted as well.
+    pub fn admit(&self, key: &Key, bytes: &[u8], admission: &Admission) -> Result<(), Refused> {
+        let admitted = self.try_admit(key, bytes, admission);
+        let counters = &self.shared.counters;
+        match admitted {
+            Ok(stored_bytes) => {
+                add(&counters.admitted, 1);
+                add(&counters.admitted_bytes, bytes.len() as u64);
+                add(&counters.stored_bytes, stored_bytes);
+                Ok(())
+            }
+            Err(refused) => {
+                counters.refused(refused);
+                Err(refused)
+            }
+        }
+    }
+
+    fn try_admit(&self, key: &Key, bytes: &[u8], admission: &Admission) -> Result<u64, Refused> {
+        let hash = key.hash();
+        if let Some(entry) = self.shared.index.get(hash) {
+            let ring = self.ring(entry.location.ring).ok_or(Refused::NoDevice)?;
+            if !ring.clear_dead(key, hash, entry) {
+                return Err(Refused::Present);
+            }
+        }
+        if self.shared.index.charged_bytes() > self.shared.options.index_bytes_max {
+            return Err(Refused::IndexFull);
+        }
+        if bytes.len() > STORED_MAX - 2 * HEADER_BYTES {
+            return Err(Refused::TooLarge);
+        }
+        let rings = self.by_preference(hash);
+        if let Some(limit) = admission.limit_bytes {
+            let stored: u64 = rings.iter().map(|ring| ring.tenant_bytes(admission.tenant)).sum();
+            if stored.saturating_add(bytes.len() as u64) > limit {
+                return Err(Refused::Limit);
+            }
+        }
+        let first = rings.first().ok_or(Refused::NoDevice)?;
+        let once = admission.touches < 2 && !admission.metadata;
+        if self.shared.options.second_touch
+            && once
+            && first.is_filled()
+            && !self.doorkeeper.knows(hash)
+        {
+            return Err(Refused::FirstTouch);
+        }
+        let mut compressed = None;
+        let mut reason = Refused::NoDevice;
+        for (index, ring) in rings.iter().enumerate() {
+            if let Err(refused) = ring.may_admit((bytes.len() + HEADER_BYTES) as u64) {
+                reason = if index == 0 { refused } else { reason };
+                continue;
+            }
+            let compressed =
+                compressed.get_or_insert_with(|| admission.compression.compress(bytes));
+            let stored = compressed.as_deref().unwrap_or(bytes);
+            let compression = match compressed {
+                Some(_) => admission.compression,
+                None => Compression::Off,
+            };
+            match admit_to(ring, key, bytes.len(), stored, compression, admission) {
+                Ok(()) => return Ok(stored.len() as u64),
+                Err(refused @ (Refused::Killed | Refused::Present)) => return Err(refused),
+                Err(refused) => reason = if index == 0 { refused } else { reason },
+            }
+        }
+        Err(reason)
+    }
+
+    /// The rings, the one first whose share of all the space the hash falls into.
+    fn by_preference(&self, hash: u64) -> Vec<Arc<Ring>> {
+        let mut rings = self.rings();
+        let total: u128 = rings.iter().map(|ring| u128::from(ring.data_bytes())).sum();
+        let mut point = u128::from(hash.rotate_left(32)) * total >> 64;
+        let chosen = rings.iter().position(|ring| {
+            let bytes = u128::from(ring.data_bytes());
+            let here = point < bytes;
+            point = point.saturating_sub(bytes);
+            here
+        });
+        rings.rotate_left(chosen.unwrap_or(0));
+        rings
+    }
+
+    /// Kills the copies of records, and returns once they will not come back whatever happens.
+    /// Call it before the origin changes; what is admitted must have been taken afterwards.
+    ///
+    /// # Errors
+    /// When a device does not take the tombstones. The caller must then see to it, in a place that
+    /// lasts, that the device's contents are not used again, say so to
+    /// [`renounced`](Flash::renounced), and may go on.
+    pub async fn kill(&self, keys: &[Key]) -> Result<(), NotDurable> {
+        self.kills.fetch_add(1, Ordering::SeqCst);
+        let rings = self.rings();
+        for key in keys {
+            self.shared.stamps.advance(key.object);
+            let hash = key.hash();
+            while let Some(entry) = self.shared.index.get(hash) {
+                let ring = rings.iter().find(|ring| ring.id == entry.location.ring);
+                let Some(ring) = ring else { break };
+                if ring.kill(hash, entry.location) {
+                    add(&self.shared.counters.killed, 1);
+                }
+            }
+            for ring in rings.iter().filter(|ring| ring.is_recovering()) {
+                ring.kill_unknown(hash);
+            }
+        }
+        last(&rings).await
+    }
+
+    /// Kills the copies of all records of an object, in all generations; as
+    /// [`kill`](Flash::kill).
+    ///
+    /// # Errors
+    /// As of `kill`.
+    pub async fn kill_object(&self, object: u64) -> Result<(), NotDurable> {
+        self.kills.fetch_add(1, Ordering::SeqCst);
+        self.shared.stamps.advance(object);
+        let rings = self.rings();
+        rings.iter().for_each(|ring| ring.kill_object(object));
+        add(&self.shared.counters.objects_killed, 1);
+        last(&rings).await
+    }
+
+    /// Says that the contents of a device will never be used again, since its life is struck off
+    /// the list of [lives](Opening::lives) in a place that lasts.
+    pub fn renounced(&self, device: [u8; 16]) {
+        let rings = self.rings();
+        rings.iter().filter(|ring| ring.device_id() == device).for_each(|ring| ring.renounce());
+    }
+
+    /// Waits until all that was admitted is on the devices, though it does not last yet.
+    pub async fn settle(&self) {
+        for ring in self.rings() {
+            ring.settle().await;
+        }
+    }
+
+    /// Writes down what the next start needs to be quick. What comes afterwards is refused.
+    pub async fn stop(&self) {
+        for ring in self.rings() {
+            ring.stop().await;
+        }
+    }
+
+    /// What was done since the start, and how things are.
+    pub fn statistics(&self) -> Statistics {
+        let rings = self.rings();
+        let mut tenants: Vec<(u16, u64)> = rings.iter().flat_map(|ring| ring.tenants()).collect();
+        tenants.sort_unstable();
+        tenants.dedup_by(|next, sum| {
+            let same = next.0 == sum.0;
+            if same {
+                sum.1 += next.1;
+            }
+            same
+        });
+        Statistics {
+            records: self.shared.index.len(),
+            index_bytes: self.shared.index.charged_bytes(),
+            rings: rings.iter().map(|ring| ring.statistics()).collect(),
+            tenants,
+            ..self.shared.counters.snapshot()
+        }
+    }
+
+    /// RAM taken, bytes.
+    pub fn charged_bytes(&self) -> u64 {
+        let rings: u64 = self.rings().iter().map(|ring| ring.charged_bytes()).sum();
+        let fixed = self.doorkeeper.charged_bytes() + self.shared.buffers.charged_bytes();
+        self.shared.index.charged_bytes() + rings + fixed
+    }
+
+    /// Recounts everything.
+    ///
+    /// # Panics
+    /// When sums do not agree.
+    pub fn validate(&self) {
+        self.shared.index.validate();
+        self.rings().iter().for_each(|ring| ring.validate());
+    }
+}
+
+/// Encrypts what is to be stored, if it is to be, and puts it into a ring.
+fn admit_to(
+    ring: &Arc<Ring>,
+    key: &Key,
+    plain_bytes: usize,
+    stored: &[u8],
+    compression: Compression,
+    admission: &Admission,
+) -> Result<(), Refused> {
+    let mut header = Header {
+        key: *key,
+        tenant: admission.tenant,
+        metadata: admission.metadata,
+        compression,
+        nonce: None,
+        plain_bytes: plain_bytes as u32,
+        stored_bytes: stored.len() as u32,
+        payload_sum: 0,
+    };
+    let incoming = Incoming::Admitted(admission.stamp);
+    let Some(cipher) = ring.cipher() else {
+        header.payload_sum = payload_sum(stored);
+        return ring.place_record(&header, stored, incoming);
+    };
+    let mut stored = stored.to_vec();
+    let nonce = ring.nonce();
+    cipher.encrypt(nonce, ring.salt(), &mut stored);
+    header.nonce = Some(nonce);
+    header.stored_bytes = stored.len() as u32;
+    header.payload_sum = payload_sum(&stored);
+    ring.place_record(&header, &stored, incoming)
+}
+
+/// Waits until all deaths last, on all devices.
+async fn last(rings: &[Arc<Ring>]) -> Result<(), NotDurable> {
+    let mut devices = Vec::new();
+    for ring in rings {
+        if !ring.kills_last().await && !ring.is_renounced() {
+            devices.push(ring.device_id());
+        }
+    }
+    if devices.is_empty() { Ok(()) } else { Err(NotDurable { devices }) }
+}

@@ -1,0 +1,195 @@
+//! [`Index`]: where the record with a key's hash lies.
+
+mod table;
+
+use parking_lot::Mutex;
+
+use crate::location::{LOCATION_BITS, Location};
+use table::Table;
+
+/// Parts of the index, each with a lock of its own.
+const SHARDS: usize = 256;
+
+/// The granule of lengths, bytes.
+pub(crate) const BLOCK_BYTES: usize = 512;
+/// Most blocks of a record with its header.
+pub(crate) const BLOCKS_MAX: usize = (1 << BLOCK_BITS) - 1;
+const BLOCK_BITS: u32 = 15;
+/// The most that hits are counted up to.
+pub(crate) const HEAT_MAX: u8 = (1 << HEAT_BITS) - 1;
+const HEAT_BITS: u32 = 2;
+
+/// What the index knows of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) location: Location,
+    /// Length with the header, rounded up to [`BLOCK_BYTES`].
+    pub(crate) blocks: u16,
+    /// Hits since it was written, saturating.
+    pub(crate) heat: u8,
+    pub(crate) metadata: bool,
+    /// It turned out bad: no longer served, but still known to lie there.
+    pub(crate) bad: bool,
+}
+
+const HEAT_SHIFT: u32 = LOCATION_BITS + BLOCK_BITS;
+const METADATA_SHIFT: u32 = HEAT_SHIFT + HEAT_BITS;
+const BAD_SHIFT: u32 = METADATA_SHIFT + 1;
+/// Tells an entry from an empty place.
+const PRESENT: u64 = 1 << 63;
+const _: () = assert!(BAD_SHIFT < 63);
+
+impl Entry {
+    fn pack(self) -> u64 {
+        PRESENT
+            | self.location.pack()
+            | u64::from(self.blocks) << LOCATION_BITS
+            | u64::from(self.heat.min(HEAT_MAX)) << HEAT_SHIFT
+            | u64::from(self.metadata) << METADATA_SHIFT
+            | u64::from(self.bad) << BAD_SHIFT
+    }
+
+    fn unpack(bits: u64) -> Entry {
+        Entry {
+            location: Location::unpack(bits & ((1 << LOCATION_BITS) - 1)),
+            blocks: (bits >> LOCATION_BITS) as u16 & BLOCKS_MAX as u16,
+            heat: (bits >> HEAT_SHIFT) as u8 & HEAT_MAX,
+            metadata: bits >> METADATA_SHIFT & 1 == 1,
+            bad: bits >> BAD_SHIFT & 1 == 1,
+        }
+    }
+}
+
+/// Hashes of keys and where their records lie, in 12 bytes each.
+///
+/// Of a hash, 40 bits are kept: 8 choose the shard, 32 are in the entry. Two keys that agree in
+/// them are taken for each other: the record itself tells, and the second of them finds no place.
+/// The index is never short of a record that could be read from flash, so a key that is not in it
+/// needs no tombstone.
+pub(crate) struct Index {
+    shards: Vec<Mutex<Table>>,
+}
+
+fn split(hash: u64) -> (usize, u32) {
+    ((hash >> 56) as usize, (hash >> 24) as u32)
+}
+
+impl Index {
+    pub(crate) fn new() -> Index {
+        Index { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    /// Makes room for `count` entries in all, in as many bytes as they will take.
+    pub(crate) fn reserve(&self, count: u64) {
+        let each = usize::try_from(count).unwrap_or(usize::MAX) / SHARDS;
+        self.shards.iter().for_each(|shard| shard.lock().reserve(each));
+    }
+
+    pub(crate) fn get(&self, hash: u64) -> Option<Entry> {
+        let (shard, print) = split(hash);
+        self.shards[shard].lock().get(print).map(Entry::unpack)
+    }
+
+    /// Puts an entry where there is none; gives back the one that is there.
+    pub(crate) fn insert(&self, hash: u64, entry: Entry) -> Result<(), Entry> {
+        let (shard, print) = split(hash);
+        self.shards[shard].lock().insert(print, entry.pack()).map_err(Entry::unpack)
+    }
+
+    /// Changes the entry of `hash` if it is for `location`. Says whether it was.
+    pub(crate) fn update(
+        &self,
+        hash: u64,
+        location: Location,
+        change: impl FnOnce(&mut Entry),
+    ) -> bool {
+        let (shard, print) = split(hash);
+        let mut shard = self.shards[shard].lock();
+        let Some(bits) = shard.get_mut(print) else { return false };
+        let mut entry = Entry::unpack(bits.bits());
+        if entry.location != location {
+            return false;
+        }
+        change(&mut entry);
+        bits.set(entry.pack());
+        true
+    }
+
+    /// Removes the entry of `hash` if it is for `location`. Says whether it was.
+    pub(crate) fn remove(&self, hash: u64, location: Location) -> bool {
+        let (shard, print) = split(hash);
+        let mut shard = self.shards[shard].lock();
+        let there = shard.get(print).map(Entry::unpack);
+        let fits = there.is_some_and(|entry| entry.location == location);
+        if fits {
+            shard.remove(print);
+        }
+        fits
+    }
+
+    /// Keeps only the entries that `keep` wants. Looks at every one.
+    pub(crate) fn retain(&self, mut keep: impl FnMut(Entry) -> bool) {
+        for shard in &self.shards {
+            shard.lock().retain(|bits| keep(Entry::unpack(bits)));
+        }
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().len() as u64).sum()
+    }
+
+    /// RAM taken, bytes.
+    pub(crate) fn charged_bytes(&self) -> u64 {
+        let shards = self.shards.len() * size_of::<Mutex<Table>>();
+        let tables = self.shards.iter().map(|shard| shard.lock().charged_bytes());
+        tables.sum::<usize>() as u64 + shards as u64
+    }
+
+    /// Recounts everything.
+    ///
+    /// # Panics
+    /// When a table is out of order.
+    pub(crate) fn validate(&self) {
+        self.shards.iter().for_each(|shard| shard.lock().validate());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_as_they_were() {
+        let location = Location { ring: 63, segment: (1 << 18) - 1, unit: (1 << 20) - 1 };
+        let entry = Entry {
+            location,
+            blocks: BLOCKS_MAX as u16,
+            heat: HEAT_MAX,
+            metadata: true,
+            bad: true,
+        };
+        assert_eq!(Entry::unpack(entry.pack()), entry);
+        let zero = Location { ring: 0, segment: 0, unit: 0 };
+        let small = Entry { location: zero, blocks: 1, heat: 0, metadata: false, bad: false };
+        assert_eq!(Entry::unpack(small.pack()), small);
+    }
+
+    #[test]
+    fn an_entry_takes_at_most_sixteen_bytes_at_any_count() {
+        let index = Index::new();
+        let mut random = storage::Random::new(7);
+        let location = Location { ring: 0, segment: 1, unit: 2 };
+        let entry = Entry { location, blocks: 9, heat: 0, metadata: false, bad: false };
+        let mut count = 0_u64;
+        for _ in 0..2_000_000 {
+            count += u64::from(index.insert(random.draw(), entry).is_ok());
+            if count > 500_000 && count.is_multiple_of(10_007) {
+                let each = index.charged_bytes() as f64 / count as f64;
+                assert!(each <= 16.0, "{each} bytes each of {count}");
+            }
+        }
+        assert_eq!(index.len(), count);
+        index.validate();
+    }
+}

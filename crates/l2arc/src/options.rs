@@ -1,0 +1,43 @@
+use crate::cipher::Cipher;
+
+/// How a flash level works.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// RAM for what is not written yet, for each device, bytes.
+    pub buffers_bytes_max: usize,
+    /// RAM for the index, bytes.
+    pub index_bytes_max: u64,
+    /// Length of a write, bytes.
+    pub chunk_bytes: usize,
+    /// Length of a segment of a device that is formatted, bytes; otherwise by its size.
+    pub segment_bytes: Option<u64>,
+    /// Drive writes a day that a device is meant for, in hundredths; `None` is without limit.
+    pub dwpd_hundredths: Option<u32>,
+    /// Most bytes a second that are written to a device; `None` is without limit.
+    pub rate_bytes: Option<u64>,
+    /// Takes in only what was touched twice, once the device has been filled.
+    pub second_touch: bool,
+    /// Records that were hit are written anew before their segment is overwritten.
+    pub second_life: bool,
+    /// Tells the device what is no longer needed.
+    pub trim: bool,
+    /// Encrypts what lies on flash.
+    pub cipher: Option<Cipher>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            buffers_bytes_max: 64 << 20,
+            index_bytes_max: u64::MAX,
+            chunk_bytes: 1 << 20,
+            segment_bytes: None,
+            dwpd_hundredths: Some(100),
+            rate_bytes: None,
+            second_touch: true,
+            second_life: true,
+            trim: true,
+            cipher: None,
+        }
+    }
+}

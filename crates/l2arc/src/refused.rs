@@ -1,0 +1,115 @@
+/// Why a record was not taken in. The caller loses nothing: the record is at the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// There is no device, or none that works.
+    #[error("no cache device works at present")]
+    NoDevice,
+    /// It is there already.
+    #[error("the record is on flash already")]
+    Present,
+    /// It is longer than a record may be.
+    #[error("the record is longer than the segments of the cache device allow")]
+    TooLarge,
+    /// It was read for the first time; the second time it comes in.
+    #[error("the record was touched only once")]
+    FirstTouch,
+    /// It was killed since the bytes were taken.
+    #[error("the record has changed since it was picked")]
+    Killed,
+    /// The write rate is used up.
+    #[error("the write rate is used up")]
+    Rate,
+    /// The wear budget is used up.
+    #[error("the wear budget is used up")]
+    Wear,
+    /// The buffers are full of what is not written yet.
+    #[error("the device takes writes more slowly than records come")]
+    Buffers,
+    /// The next segment is still being emptied.
+    #[error("the next segment is not empty yet")]
+    NoSegment,
+    /// The index takes as much RAM as it may.
+    #[error("the index takes as much RAM as it may")]
+    IndexFull,
+    /// What lies on the device is not known yet.
+    #[error("what lies on the device is still being read in")]
+    Recovering,
+    /// The device has failed lately.
+    #[error("the device has failed lately and is left alone")]
+    Bypassed,
+    /// The dataset has as much on flash as it may.
+    #[error("the dataset has as much on flash as it may")]
+    Limit,
+}
+
+impl Refused {
+    /// All reasons, in the order in which they are counted.
+    pub const ALL: [Refused; 13] = [
+        Refused::NoDevice,
+        Refused::Present,
+        Refused::TooLarge,
+        Refused::FirstTouch,
+        Refused::Killed,
+        Refused::Rate,
+        Refused::Wear,
+        Refused::Buffers,
+        Refused::NoSegment,
+        Refused::IndexFull,
+        Refused::Recovering,
+        Refused::Bypassed,
+        Refused::Limit,
+    ];
+}
+
+/// Why a record was not read from flash. The caller reads it from the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Miss {
+    /// It is not there, or not known yet to be there.
+    #[error("the record is not on flash")]
+    Absent,
+    /// It is there, and has died or turned out bad.
+    #[error("the copy on flash has died")]
+    Dead,
+    /// The device has failed lately.
+    #[error("the device has failed lately and is left alone")]
+    Bypassed,
+    /// The origin answers sooner.
+    #[error("the device answers more slowly than the origin")]
+    Slower,
+    /// Too many reads are under way.
+    #[error("too many reads of flash are under way")]
+    Busy,
+    /// The device did not do the read.
+    #[error("the device failed to read")]
+    Failed,
+    /// What was read is not what was written.
+    #[error("the copy on flash is damaged")]
+    Damaged,
+    /// What was read is the record of another key.
+    #[error("another record lies where this one was looked for")]
+    Other,
+    /// It died while it was read.
+    #[error("the copy on flash died while it was read")]
+    Gone,
+    /// It is longer than the caller's buffer.
+    #[error("the copy on flash is longer than was asked for")]
+    TooLong,
+}
+
+impl Miss {
+    /// All reasons, in the order in which they are counted.
+    pub const ALL: [Miss; 10] = [
+        Miss::Absent,
+        Miss::Dead,
+        Miss::Bypassed,
+        Miss::Slower,
+        Miss::Busy,
+        Miss::Failed,
+        Miss::Damaged,
+        Miss::Other,
+        Miss::Gone,
+        Miss::TooLong,
+    ];
+}

@@ -1,0 +1,197 @@
+//! [`Ring`]: one device, written from one end to the other and round again.
+//!
+//! Records go into the open segment, through chunks in RAM that are written in one go each. A full
+//! segment is sealed with a directory. Before the hand comes round to a segment it is emptied:
+//! records that were hit are written anew, then the whole segment is retired.
+//!
+//! Two rules keep old copies from coming back. *The index is never short*: a record that a start
+//! could find on flash is in the index, or its death is in the journal. *The journal is in
+//! order*: what changes the index appends to the journal under the same lock, and a kill waits for
+//! all that was appended. So a kill that finds nothing in the index, and nothing in the journal
+//! that has not lasted yet, has nothing to do.
+
+mod commit;
+mod open;
+mod read;
+mod recover;
+mod retire;
+mod state;
+mod write;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::task::{Poll, Waker};
+
+use parking_lot::Mutex;
+use storage::{Clock, Device, Spawn};
+
+use crate::buffers::Buffers;
+use crate::index::Index;
+use crate::options::Options;
+use crate::record::Place;
+use crate::stamps::Stamps;
+use crate::statistics::{Condition, Counters, RingStatistics};
+use crate::superblock::Superblock;
+
+use commit::Journal;
+use state::State;
+
+pub use open::Opened;
+pub(crate) use write::Incoming;
+
+/// What the rings of a pool share.
+pub(crate) struct Shared {
+    pub(crate) index: Index,
+    pub(crate) options: Options,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) spawn: Arc<dyn Spawn>,
+    pub(crate) counters: Counters,
+    pub(crate) stamps: Stamps,
+    pub(crate) buffers: Buffers,
+}
+
+/// One device of a pool.
+pub(crate) struct Ring {
+    pub(crate) id: u8,
+    device: Arc<dyn Device>,
+    superblock: Superblock,
+    shared: Arc<Shared>,
+    /// Of the journal, when the ring was opened: what was encrypted since has it.
+    epoch: u32,
+    nonces: AtomicU64,
+    state: Mutex<State>,
+    /// Locked after the state.
+    journal: Mutex<Journal>,
+}
+
+impl Ring {
+    pub(crate) fn device_id(&self) -> [u8; 16] {
+        self.superblock.device
+    }
+
+    pub(crate) fn cipher(&self) -> Option<&crate::cipher::Cipher> {
+        self.shared.options.cipher.as_ref()
+    }
+
+    fn place(&self, incarnation: u64, segment: u32, unit: u32) -> Place {
+        Place { salt: self.superblock.salt, incarnation, segment, unit }
+    }
+
+    fn now(&self) -> std::time::Duration {
+        self.shared.clock.now()
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.shared.spawn.spawn(Box::pin(task));
+    }
+
+    /// Waits until `is_so` of the state. Whatever makes it so wakes those who wait.
+    async fn until(&self, is_so: impl Fn(&State) -> bool) {
+        std::future::poll_fn(|context| {
+            let mut state = self.state.lock();
+            if is_so(&state) {
+                return Poll::Ready(());
+            }
+            state.waiters.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Wakes those who wait for the state to change.
+    fn changed(state: &mut State) {
+        std::mem::take(&mut state.waiters).into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until what lies on the device is known.
+    pub(crate) async fn recovered(&self) {
+        self.until(|state| !state.recovering || state.condition != Condition::Works).await;
+    }
+
+    pub(crate) fn is_recovering(&self) -> bool {
+        let state = self.state.lock();
+        state.recovering && state.condition == Condition::Works
+    }
+
+    /// Whether somebody has seen to it that what the device holds is not used again.
+    pub(crate) fn is_renounced(&self) -> bool {
+        self.state.lock().renounced
+    }
+
+    /// Takes note that what the device holds will not be used again.
+    pub(crate) fn renounce(&self) {
+        self.state.lock().renounced = true;
+    }
+
+    /// Gives up what the device holds.
+    fn void(&self) {
+        let mut state = self.state.lock();
+        if matches!(state.condition, Condition::Works) {
+            tracing::error!(
+                device = self.device.info().name,
+                "the cache device takes no tombstones; what it holds is void"
+            );
+            state.condition = Condition::Void;
+        }
+        state.open = None;
+        if let Some(chunk) = state.chunk.take() {
+            state.buffered_bytes -= chunk.buffer.capacity();
+        }
+        Self::changed(&mut state);
+        drop(state);
+        self.shared.index.retain(|entry| entry.location.ring != self.id);
+    }
+
+    pub(crate) fn statistics(&self) -> RingStatistics {
+        let now = self.now();
+        let state = self.state.lock();
+        let layout = &self.superblock.layout;
+        let condition = match state.condition {
+            Condition::Works if state.recovering => Condition::Recovering,
+            Condition::Works if state.health.is_bypassed(now) => Condition::Bypassed,
+            condition => condition,
+        };
+        RingStatistics {
+            device: self.superblock.device,
+            name: self.device.info().name.clone(),
+            condition,
+            data_bytes: u64::from(layout.segments) * layout.segment_bytes,
+            segment_bytes: layout.segment_bytes,
+            segments: (layout.segments, state.used_segments()),
+            stored_bytes: state.stored_bytes(),
+            tombstones: state.tombstones() as u64,
+            written_bytes: state.wear.written_bytes,
+            credit_bytes: state.wear.credit_bytes,
+            latency: state.health.latency(),
+            bypasses: state.health.bypasses,
+        }
+    }
+
+    /// Bytes on flash by dataset.
+    pub(crate) fn tenants(&self) -> Vec<(u16, u64)> {
+        let state = self.state.lock();
+        state.tenants.iter().map(|(tenant, bytes)| (*tenant, *bytes)).collect()
+    }
+
+    pub(crate) fn tenant_bytes(&self, tenant: u16) -> u64 {
+        self.state.lock().tenants.get(&tenant).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn data_bytes(&self) -> u64 {
+        let layout = &self.superblock.layout;
+        u64::from(layout.segments) * layout.segment_bytes
+    }
+
+    /// RAM taken, without index and buffers for reads, bytes.
+    pub(crate) fn charged_bytes(&self) -> u64 {
+        self.state.lock().charged_bytes()
+    }
+
+    /// Recounts everything.
+    ///
+    /// # Panics
+    /// When sums do not agree.
+    pub(crate) fn validate(&self) {
+        self.state.lock().validate(&self.superblock.layout);
+    }
+}

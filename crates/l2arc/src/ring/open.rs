@@ -1,0 +1,260 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use storage::{AlignedBuffer, Device, DeviceError};
+
+use super::commit::Journal;
+use super::state::{Segment, State, Status};
+use super::{Ring, Shared};
+use crate::error::AddError;
+use crate::flash::Opening;
+use crate::health::Health;
+use crate::journal::{Replayed, replay};
+use crate::layout::{Layout, SUPERBLOCKS};
+use crate::location::UNIT_BYTES;
+use crate::statistics::Condition;
+use crate::superblock::{Found, SUPERBLOCK_BYTES, Superblock, VERSION, foreign, key_check};
+use crate::wear::Wear;
+
+/// How much of a device is looked at for what others have put there, bytes.
+const LOOK_BYTES: u64 = 128 << 10;
+/// Length of a read of the journal, bytes.
+const READ_BYTES: u64 = 1 << 20;
+
+/// What was found on a device that has become a part of the flash level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Opened {
+    /// Nothing: it was formatted.
+    Formatted,
+    /// The cache as it was when it was last used; it is being read in.
+    Warm,
+    /// A cache that is too old to be used: the pool was used without it since, or it belongs to
+    /// another life of the pool. It starts empty.
+    Stale,
+    /// A cache that another key encrypts, or none. It starts empty.
+    OtherKey,
+    /// A cache whose journal is damaged, so that nothing in it can be trusted. It starts empty.
+    Damaged,
+}
+
+impl Ring {
+    /// Opens the device as a ring, formatting it if it is blank or `opening` forces it. What it
+    /// holds is read in by [`recover`](Ring::recover).
+    pub(crate) async fn open(
+        id: u8,
+        device: Arc<dyn Device>,
+        shared: Arc<Shared>,
+        opening: &Opening,
+    ) -> Result<(Arc<Ring>, Opened), AddError> {
+        let info = device.info().clone();
+        let found = look(&*device, opening).await?;
+        let cipher = shared.options.cipher.as_ref();
+        let (superblock, mut opened) = match found {
+            Some(superblock) => {
+                let check = key_check(cipher, &superblock.salt);
+                let fits = check == superblock.key_check;
+                (superblock, if fits { Opened::Warm } else { Opened::OtherKey })
+            }
+            None => {
+                let superblock = opening.superblock(&info, &shared.options)?;
+                (superblock, Opened::Formatted)
+            }
+        };
+        let mut half = 1;
+        let mut epoch = 0;
+        let mut entries = Vec::new();
+        let now = shared.clock.now();
+        let data_bytes = u64::from(superblock.layout.segments) * superblock.layout.segment_bytes;
+        let options = &shared.options;
+        let mut wear = Wear::new(data_bytes, options.dwpd_hundredths, options.rate_bytes, now);
+        let mut next_incarnation = 1;
+        if opened == Opened::Warm {
+            let halves = [
+                read_half(&*device, &superblock.layout, 0).await?,
+                read_half(&*device, &superblock.layout, 1).await?,
+            ];
+            match replay([&halves[0], &halves[1]], &superblock.salt) {
+                Replayed::Entries { half: newest_half, newest, entries: all } => {
+                    let elapsed = opening.wall_seconds.saturating_sub(newest.wall_seconds);
+                    wear.resume(newest.written_bytes, newest.credit_bytes, elapsed);
+                    (half, epoch) = (newest_half, newest.epoch);
+                    next_incarnation = newest.next_incarnation;
+                    if opening.accepts(newest.life) {
+                        entries = all;
+                    } else {
+                        opened = Opened::Stale;
+                    }
+                }
+                Replayed::Damaged | Replayed::Empty => opened = Opened::Damaged,
+            }
+        }
+        // Whatever cannot be used gets another salt, so that nothing of it is valid any more.
+        let superblock = match opened {
+            Opened::Warm => superblock,
+            _ => {
+                let fresh = opening.superblock(&info, &shared.options)?;
+                write_superblock(&*device, &fresh).await?;
+                (half, epoch, next_incarnation) = (1, 0, 1);
+                fresh
+            }
+        };
+        let layout = superblock.layout;
+        let mut state = State {
+            segments: (0..layout.segments).map(|_| Segment::free()).collect(),
+            hand: 0,
+            next_incarnation,
+            open: None,
+            chunk: None,
+            buffered: Vec::new(),
+            buffered_bytes: 0,
+            sealing: 0,
+            emptying: false,
+            floors: Default::default(),
+            killed: Default::default(),
+            recovering: true,
+            recovery: Vec::new(),
+            recoverers: 0,
+            condition: Condition::Works,
+            renounced: false,
+            trims: shared.options.trim,
+            wear,
+            health: Health::default(),
+            tenants: Default::default(),
+            life: opening.life,
+            wall_offset_seconds: opening.wall_seconds.saturating_sub(now.as_secs()),
+            waiters: Vec::new(),
+        };
+        state.replay(&entries);
+        drop(entries);
+        let mut recovery: Vec<u32> = (0..layout.segments)
+            .filter(|segment| state.segments[*segment as usize].status != Status::Free)
+            .collect();
+        // The newest are taken first, from the end.
+        recovery.sort_by_key(|segment| state.segments[*segment as usize].incarnation);
+        let count = recovery.iter().map(|segment| match state.segments[*segment as usize].status {
+            Status::Sealed { count, .. } => u64::from(count),
+            _ => layout.segment_bytes / (64 * UNIT_BYTES as u64),
+        });
+        let count: u64 = count.sum::<u64>() + shared.index.len();
+        // What cannot fit is not read in at all.
+        shared.index.reserve(count.min(shared.options.index_bytes_max / 16));
+        state.recovery = recovery;
+        let journal = Journal {
+            half,
+            epoch,
+            number: 0,
+            pending: Vec::new(),
+            appended: 1,
+            durable: 0,
+            committing: false,
+            renew: true,
+            failed: false,
+            waiters: Vec::new(),
+        };
+        let ring = Arc::new(Ring {
+            id,
+            device,
+            superblock,
+            shared,
+            epoch: epoch as u32 + 1,
+            nonces: AtomicU64::new(0),
+            state: Mutex::new(state),
+            journal: Mutex::new(journal),
+        });
+        // From here on the journal says that this life of the pool has used the device.
+        if ring.durable(1).await.is_err() {
+            let operation = "write the journal";
+            return Err(AddError::Device(DeviceError::Closed { operation }));
+        }
+        Ok((ring, opened))
+    }
+}
+
+impl Opening {
+    /// The superblock of a device that is formatted.
+    fn superblock(
+        &self,
+        info: &storage::DeviceInfo,
+        options: &crate::options::Options,
+    ) -> Result<Superblock, AddError> {
+        let layout = Layout::new(info.size_bytes, info.block_bytes, options.segment_bytes)?;
+        Ok(Superblock {
+            device: self.device,
+            pool: self.pool,
+            salt: self.salt,
+            key_check: key_check(options.cipher.as_ref(), &self.salt),
+            layout,
+        })
+    }
+
+    fn accepts(&self, life: u128) -> bool {
+        self.lives.as_ref().is_none_or(|lives| lives.contains(&life))
+    }
+}
+
+/// The superblock of a device that is the pool's, or `None` for one that is to be formatted.
+async fn look(device: &dyn Device, opening: &Opening) -> Result<Option<Superblock>, AddError> {
+    let info = device.info();
+    if info.size_bytes < 2 * LOOK_BYTES {
+        let needed_bytes = 2 * LOOK_BYTES;
+        return Err(AddError::TooSmall { size_bytes: info.size_bytes, needed_bytes });
+    }
+    let bytes = device.read(0, AlignedBuffer::zeroed(LOOK_BYTES as usize)).await?;
+    let copies = SUPERBLOCKS.map(|at| Superblock::decode(&bytes[at as usize..]));
+    let mut ours = false;
+    for found in copies {
+        match found {
+            Found::Superblock(superblock) => {
+                let usable = superblock.layout.size_bytes <= info.size_bytes
+                    && superblock.layout.block_bytes >= info.block_bytes;
+                if superblock.pool != opening.pool && !opening.force {
+                    return Err(AddError::OtherPool);
+                }
+                if superblock.pool == opening.pool && usable && !opening.empty {
+                    return Ok(Some(superblock));
+                }
+                ours = true;
+            }
+            Found::Version(found) if !opening.force => {
+                return Err(AddError::Version { found, known: VERSION });
+            }
+            Found::Version(_) | Found::Damaged => ours = true,
+            Found::Other => {}
+        }
+    }
+    match foreign(&bytes) {
+        Some(found) if !ours && !opening.force => Err(AddError::Foreign { found }),
+        _ => Ok(None),
+    }
+}
+
+async fn write_superblock(device: &dyn Device, superblock: &Superblock) -> Result<(), AddError> {
+    let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES);
+    superblock.encode(&mut buffer);
+    let buffer = Arc::new(buffer);
+    // One after the other: a crash in between leaves one whole copy.
+    for offset in SUPERBLOCKS {
+        device.write(offset, buffer.clone()).await?;
+        device.flush().await?;
+    }
+    Ok(())
+}
+
+async fn read_half(
+    device: &dyn Device,
+    layout: &Layout,
+    half: usize,
+) -> Result<Vec<u8>, DeviceError> {
+    let mut bytes = Vec::with_capacity(layout.half_bytes as usize);
+    let start = layout.half_offset(half);
+    let mut at = 0;
+    while at < layout.half_bytes {
+        let length = READ_BYTES.min(layout.half_bytes - at) as usize;
+        let buffer = device.read(start + at, AlignedBuffer::zeroed(length)).await?;
+        bytes.extend_from_slice(&buffer);
+        at += length as u64;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,170 @@
+use std::time::Duration;
+
+use super::Ring;
+use super::state::State;
+use crate::index::{BLOCK_BYTES, Entry, HEAT_MAX};
+use crate::key::Key;
+use crate::location::UNIT_BYTES;
+use crate::record::{HEADER_BYTES, Header, Place, payload_sum};
+use crate::refused::Miss;
+use crate::statistics::{Condition, add};
+use storage::AlignedBuffer;
+
+/// A record's bytes as they lie on flash, perhaps with others before and behind.
+pub(super) struct RawRecord {
+    buffer: AlignedBuffer,
+    start: usize,
+    pub(super) place: Place,
+}
+
+impl RawRecord {
+    /// The header and what is stored, if they are as they were written.
+    pub(super) fn verify(&self) -> Option<(Header, &[u8])> {
+        let bytes = self.buffer.get(self.start..)?;
+        let header = Header::decode(bytes, &self.place)?;
+        let stored = bytes.get(HEADER_BYTES..header.total_bytes())?;
+        (payload_sum(stored) == header.payload_sum).then_some((header, stored))
+    }
+}
+
+/// How a record is to be got.
+enum Source {
+    /// It is in RAM still.
+    Buffered(RawRecord),
+    /// From the device; the incarnation of its segment.
+    Device(u64),
+}
+
+impl Ring {
+    /// Reads the record of `key`, which the index has at `entry`, into the beginning of `into`.
+    /// Returns its length.
+    pub(crate) async fn read(
+        &self,
+        key: &Key,
+        hash: u64,
+        entry: Entry,
+        into: &mut [u8],
+        origin: Option<Duration>,
+    ) -> Result<usize, Miss> {
+        let began = self.now();
+        let location = entry.location;
+        let source = {
+            let state = &mut *self.state.lock();
+            let segment = &state.segments[location.segment as usize];
+            if state.condition != Condition::Works && state.condition != Condition::Stopped
+                || segment.retired
+                || state.is_floored(key.object, location.segment, location.unit)
+            {
+                return Err(Miss::Dead);
+            }
+            match self.buffered(state, entry) {
+                Some(record) => Source::Buffered(record),
+                None if state.health.is_bypassed(began) => return Err(Miss::Bypassed),
+                None if !state.health.is_worth_asking(origin, began) => return Err(Miss::Slower),
+                None => Source::Device(state.segments[location.segment as usize].incarnation),
+            }
+        };
+        let raw = match source {
+            Source::Buffered(record) => Ok(record),
+            Source::Device(incarnation) => {
+                let reading = self.shared.buffers.reading(entry.blocks as usize * BLOCK_BYTES);
+                let _reading = reading.ok_or(Miss::Busy)?;
+                let raw = self.read_raw(entry, incarnation).await;
+                let now = self.now();
+                let health = &mut self.state.lock().health;
+                match &raw {
+                    Ok(_) => health.answered(now.saturating_sub(began)),
+                    Err(_) => drop(health.failed(now)),
+                }
+                raw
+            }
+        };
+        let raw = raw.map_err(|error| {
+            tracing::debug!(device = self.device.info().name, %error, "a read failed");
+            add(&self.shared.counters.failed_reads, 1);
+            Miss::Failed
+        })?;
+        let contents = self.contents(key, &raw, into);
+        self.shared.buffers.give(raw.buffer);
+        let there = self.shared.index.update(hash, location, |it| {
+            if contents.is_ok() {
+                it.heat = (it.heat + 1).min(HEAT_MAX);
+            } else if contents == Err(Miss::Damaged) {
+                it.bad = true;
+            }
+        });
+        match contents {
+            // It was overwritten, or died, while it was read.
+            _ if !there => Err(Miss::Gone),
+            Err(Miss::Damaged) => {
+                add(&self.shared.counters.damaged, 1);
+                let now = self.now();
+                self.state.lock().health.failed(now);
+                Err(Miss::Damaged)
+            }
+            contents => contents,
+        }
+    }
+
+    /// A record that is not written yet.
+    fn buffered(&self, state: &State, entry: Entry) -> Option<RawRecord> {
+        let location = entry.location;
+        let within = |start: u32, bytes: &[u8]| {
+            let at = location.unit.checked_sub(start)? as usize * UNIT_BYTES;
+            let end = (at + entry.blocks as usize * BLOCK_BYTES).min(bytes.len());
+            (at < end).then(|| {
+                let mut buffer = self.shared.buffers.take(end - at);
+                buffer.copy_from_slice(&bytes[at..end]);
+                buffer
+            })
+        };
+        let open = state.open.as_ref().filter(|open| open.segment == location.segment);
+        let chunk = open.and(state.chunk.as_ref());
+        let buffer =
+            chunk.and_then(|it| within(it.start_unit, &it.buffer[..it.filled])).or_else(|| {
+                let closed = state.buffered.iter().filter(|it| it.segment == location.segment);
+                closed.filter_map(|it| within(it.start_unit, &it.buffer)).next()
+            })?;
+        let incarnation = state.segments[location.segment as usize].incarnation;
+        let place = self.place(incarnation, location.segment, location.unit);
+        Some(RawRecord { buffer, start: 0, place })
+    }
+
+    /// Reads the blocks in which a record lies.
+    pub(super) async fn read_raw(
+        &self,
+        entry: Entry,
+        incarnation: u64,
+    ) -> Result<RawRecord, storage::DeviceError> {
+        let layout = &self.superblock.layout;
+        let (segment, unit) = (entry.location.segment, entry.location.unit);
+        let at = unit as usize * UNIT_BYTES;
+        let from = at / layout.block_bytes * layout.block_bytes;
+        let to = (at + entry.blocks as usize * BLOCK_BYTES).next_multiple_of(layout.block_bytes);
+        let to = to.min(layout.segment_bytes as usize);
+        let buffer = self.shared.buffers.take(to.saturating_sub(from));
+        let offset = layout.segment_offset(segment) + from as u64;
+        let buffer = self.device.read(offset, buffer).await?;
+        Ok(RawRecord { buffer, start: at - from, place: self.place(incarnation, segment, unit) })
+    }
+
+    /// Takes the contents of a record out of what was read.
+    fn contents(&self, key: &Key, raw: &RawRecord, into: &mut [u8]) -> Result<usize, Miss> {
+        let (header, stored) = raw.verify().ok_or(Miss::Damaged)?;
+        if header.key != *key {
+            return Err(Miss::Other);
+        }
+        let length = header.plain_bytes as usize;
+        let into = into.get_mut(..length).ok_or(Miss::TooLong)?;
+        let filled = match header.nonce {
+            None => header.compression.decompress(stored, into),
+            Some(nonce) => {
+                let cipher = self.shared.options.cipher.as_ref().ok_or(Miss::Damaged)?;
+                let mut stored = stored.to_vec();
+                let plain = cipher.decrypt(nonce, &self.superblock.salt, &mut stored);
+                plain.is_some_and(|plain| header.compression.decompress(plain, into))
+            }
+        };
+        if filled { Ok(length) } else { Err(Miss::Damaged) }
+    }
+}

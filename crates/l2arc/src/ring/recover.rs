@@ -1,0 +1,192 @@
+use std::sync::Arc;
+
+use super::Ring;
+use super::state::{State, Status};
+use crate::directory::DirectoryEntry;
+use crate::index::Entry;
+use crate::location::{Location, UNIT_BYTES};
+use crate::record::{HEADER_BYTES, Header};
+use crate::statistics::Condition;
+
+/// Segments that are read in at a time.
+const RECOVERERS: u32 = 4;
+/// Length of a read of a segment that has no directory, bytes.
+const WALK_BYTES: usize = 1 << 20;
+
+impl Ring {
+    /// Starts to read in what lies on the device, newest segments first.
+    pub(crate) fn recover(self: &Arc<Self>) {
+        let state = &mut *self.state.lock();
+        state.recoverers = RECOVERERS;
+        (0..RECOVERERS).for_each(|_| self.spawn(recover(self.clone())));
+    }
+
+    async fn recover_segment(self: &Arc<Self>, segment: u32) {
+        if self.shared.index.charged_bytes() > self.shared.options.index_bytes_max {
+            self.condemn(&mut self.state.lock(), segment, None);
+            return;
+        }
+        if let Some(entries) = self.read_directory(segment).await {
+            self.take_in(segment, &entries);
+            return;
+        }
+        let (incarnation, retired) = {
+            let state = self.state.lock();
+            let place = &state.segments[segment as usize];
+            (place.incarnation, place.retired)
+        };
+        if retired {
+            return;
+        }
+        let (mut entries, end) = self.walk(segment, incarnation).await;
+        if entries.is_empty() {
+            self.condemn(&mut self.state.lock(), segment, None);
+            return;
+        }
+        self.take_in(segment, &entries);
+        // From now on the directory says what lies there: what the walk did not find is never
+        // found again.
+        let sealed = self.write_directory(segment, incarnation, end, &mut entries).await;
+        if let Some(sealed) = sealed {
+            // A journal that takes nothing voids the ring.
+            let _ = self.durable(sealed).await;
+        }
+    }
+
+    /// Finds the records of a segment without a directory by their headers. Where one is missing
+    /// the search goes on at the next block, since a chunk begins with one. Returns the records
+    /// and the unit behind the last, at the beginning of a block.
+    async fn walk(&self, segment: u32, incarnation: u64) -> (Vec<DirectoryEntry>, u32) {
+        let layout = &self.superblock.layout;
+        let length = layout.segment_bytes as usize;
+        let block = layout.block_bytes;
+        let mut window = self.shared.buffers.take(0);
+        let mut window_start = 0;
+        let (mut at, mut end) = (0, 0);
+        let mut entries = Vec::new();
+        while at + HEADER_BYTES <= length {
+            if at < window_start || at + HEADER_BYTES > window_start + window.len() {
+                window_start = at / block * block;
+                let bytes = WALK_BYTES.min(length - window_start);
+                let offset = layout.segment_offset(segment) + window_start as u64;
+                let buffer = self.shared.buffers.take(bytes);
+                window = match self.device.read(offset, buffer).await {
+                    Ok(buffer) => buffer,
+                    // What cannot be read is not there.
+                    Err(_) => {
+                        at = window_start + bytes;
+                        window_start = length;
+                        window = Default::default();
+                        continue;
+                    }
+                };
+            }
+            let unit = (at / UNIT_BYTES) as u32;
+            let place = self.place(incarnation, segment, unit);
+            let header = Header::decode(&window[at - window_start..], &place);
+            let header = header.filter(|header| at + header.total_bytes() <= length);
+            match header {
+                Some(header) => {
+                    entries.push(DirectoryEntry::new(&header, unit));
+                    at += header.units() as usize * UNIT_BYTES;
+                    end = at.next_multiple_of(block);
+                }
+                None => at = (at + 1).next_multiple_of(block),
+            }
+        }
+        self.shared.buffers.give(window);
+        // There was room for a directory of them all, so there is for one of some.
+        (entries, (end / UNIT_BYTES) as u32)
+    }
+
+    /// Enters the records of a segment into the index, those that are not dead.
+    fn take_in(self: &Arc<Self>, segment: u32, entries: &[DirectoryEntry]) {
+        const BATCH: usize = 1024;
+        // What dies from here on is in the index before, or was killed by its hash.
+        let dead = self.state.lock().segments[segment as usize].dead.clone();
+        for entries in entries.chunks(BATCH) {
+            // Between batches others get the lock.
+            let state = &mut *self.state.lock();
+            if state.segments[segment as usize].retired {
+                return;
+            }
+            for entry in entries {
+                self.take_in_one(state, segment, entry, &dead);
+            }
+        }
+    }
+
+    fn take_in_one(&self, state: &mut State, segment: u32, entry: &DirectoryEntry, dead: &[u32]) {
+        state.count(segment, entry);
+        let place = &state.segments[segment as usize];
+        if dead.binary_search(&entry.unit).is_ok() {
+            return;
+        }
+        let location = entry.location(self.id, segment);
+        let killed = state.killed.get(&entry.hash).copied();
+        if killed.is_some_and(|before| place.incarnation < before) {
+            self.bury(state, location);
+            return;
+        }
+        let indexed = entry.indexed(self.id, segment);
+        if let Err(other) = self.shared.index.insert(entry.hash, indexed) {
+            self.settle_between(state, entry.hash, indexed, other);
+        }
+    }
+
+    /// Of two copies of a record, as a crash leaves them when one was just written anew, keeps
+    /// the newer.
+    fn settle_between(&self, state: &mut State, hash: u64, mine: Entry, other: Entry) {
+        let incarnation = |location: Location| {
+            (location.ring == self.id)
+                .then(|| state.segments[location.segment as usize].incarnation)
+        };
+        if mine.location == other.location {
+            return;
+        }
+        let loser = if incarnation(other.location) < incarnation(mine.location)
+            && other.location.ring == self.id
+            && self.shared.index.update(hash, other.location, |it| *it = mine)
+        {
+            other.location
+        } else {
+            mine.location
+        };
+        self.bury(state, loser);
+    }
+}
+
+/// Reads in segments until none is left; the last one to end ends the recovery.
+async fn recover(ring: Arc<Ring>) {
+    loop {
+        let next = {
+            let state = &mut *ring.state.lock();
+            if state.condition == Condition::Works { state.recovery.pop() } else { None }
+        };
+        match next {
+            Some(segment) => {
+                let used = ring.state.lock().segments[segment as usize].status != Status::Free;
+                if used {
+                    ring.recover_segment(segment).await;
+                }
+            }
+            None => break,
+        }
+    }
+    {
+        let state = &mut *ring.state.lock();
+        state.recoverers -= 1;
+        if state.recoverers > 0 {
+            return;
+        }
+    }
+    // The deaths that were found must last before a kill relies on the index.
+    let lasts = ring.kills_last().await;
+    let state = &mut *ring.state.lock();
+    if lasts {
+        state.recovering = false;
+        state.killed.clear();
+        ring.empty_ahead(state);
+    }
+    Ring::changed(state);
+}

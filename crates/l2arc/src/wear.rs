@@ -1,0 +1,158 @@
+use std::time::Duration;
+
+const SECONDS_A_DAY: u64 = 86_400;
+/// What may be written beyond the budget at once, bytes.
+const BURST_BYTES: u64 = 64 << 20;
+
+/// How much may be written, so that the device lives as long as it is meant to.
+///
+/// The budget grows with time, up to what a day gives. Writing the device full for the first time
+/// is free. A clock that is set back gives nothing and takes nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Wear {
+    size_bytes: u64,
+    /// Drive writes a day, in hundredths; `None` is without limit.
+    dwpd_hundredths: Option<u32>,
+    /// Bytes a second; `None` is without limit.
+    rate_bytes: Option<u64>,
+    pub(crate) written_bytes: u64,
+    /// What may be written now.
+    pub(crate) credit_bytes: u64,
+    /// What the rate lets through now.
+    allowance_bytes: u64,
+    credited_at: Duration,
+    allowed_at: Duration,
+}
+
+impl Wear {
+    pub(crate) fn new(
+        size_bytes: u64,
+        dwpd_hundredths: Option<u32>,
+        rate_bytes: Option<u64>,
+        now: Duration,
+    ) -> Wear {
+        let mut wear = Wear {
+            size_bytes,
+            dwpd_hundredths,
+            rate_bytes,
+            written_bytes: 0,
+            credit_bytes: 0,
+            allowance_bytes: 0,
+            credited_at: now,
+            allowed_at: now,
+        };
+        wear.credit_bytes = wear.credit_max();
+        wear
+    }
+
+    /// Goes on from what was written down `elapsed` seconds ago.
+    pub(crate) fn resume(&mut self, written_bytes: u64, credit_bytes: u64, elapsed_seconds: u64) {
+        self.written_bytes = written_bytes;
+        let gained = self.gain(Duration::from_secs(elapsed_seconds));
+        self.credit_bytes = credit_bytes.saturating_add(gained).min(self.credit_max());
+    }
+
+    fn day_bytes(&self) -> u64 {
+        let hundredths = u64::from(self.dwpd_hundredths.unwrap_or(0));
+        (u128::from(self.size_bytes) * u128::from(hundredths) / 100).try_into().unwrap_or(u64::MAX)
+    }
+
+    fn credit_max(&self) -> u64 {
+        self.day_bytes().saturating_add(BURST_BYTES)
+    }
+
+    fn gain(&self, elapsed: Duration) -> u64 {
+        let day = u128::from(SECONDS_A_DAY) * 1_000_000_000;
+        let gained = u128::from(self.day_bytes()) * elapsed.as_nanos() / day;
+        gained.try_into().unwrap_or(u64::MAX)
+    }
+
+    /// Lets time pass. Steps that are too short to gain a byte are kept for later.
+    fn advance(&mut self, now: Duration) {
+        let gained = self.gain(now.saturating_sub(self.credited_at));
+        if gained > 0 {
+            self.credited_at = now;
+            self.credit_bytes = self.credit_bytes.saturating_add(gained).min(self.credit_max());
+        }
+        if let Some(rate) = self.rate_bytes {
+            let elapsed = now.saturating_sub(self.allowed_at).as_nanos();
+            let gained = (u128::from(rate) * elapsed / 1_000_000_000).min(u128::from(rate)) as u64;
+            if gained > 0 {
+                self.allowed_at = now;
+                self.allowance_bytes = self.allowance_bytes.saturating_add(gained).min(rate);
+            }
+        }
+    }
+
+    /// Whether `bytes` may be written now within the wear budget.
+    pub(crate) fn is_affordable(&mut self, bytes: u64, now: Duration) -> bool {
+        self.advance(now);
+        self.dwpd_hundredths.is_none() || self.credit_bytes >= bytes
+    }
+
+    /// Whether the rate lets `bytes` through now; the first of a second may be of any size.
+    pub(crate) fn is_in_rate(&mut self, bytes: u64, now: Duration) -> bool {
+        self.advance(now);
+        self.rate_bytes.is_none_or(|rate| self.allowance_bytes >= bytes.min(rate))
+    }
+
+    /// Counts what is written; `free` bytes take nothing from the budget.
+    pub(crate) fn wrote(&mut self, bytes: u64, free: bool) {
+        self.written_bytes = self.written_bytes.saturating_add(bytes);
+        self.allowance_bytes = self.allowance_bytes.saturating_sub(bytes);
+        if !free {
+            self.credit_bytes = self.credit_bytes.saturating_sub(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_day_gives_what_it_gives_in_any_steps() {
+        for step in [1_u32, 7, 600] {
+            let mut wear = Wear::new(86_400 << 20, Some(100), None, Duration::ZERO);
+            wear.wrote(wear.credit_bytes, false);
+            assert!(!wear.is_affordable(1, Duration::ZERO));
+            let mut now = Duration::ZERO;
+            while now < SECOND * 8_400 {
+                now += SECOND * step;
+                assert!(wear.is_affordable(0, now));
+            }
+            let gained = wear.credit_bytes as f64 / (now.as_secs_f64() * 1_048_576.0);
+            assert!((0.999..1.001).contains(&gained), "{gained} with steps of {step}");
+        }
+    }
+
+    #[test]
+    fn it_lasts_over_starts_and_a_clock_set_back() {
+        let mut wear = Wear::new(86_400 << 20, Some(50), None, Duration::ZERO);
+        wear.resume(77, 10, 0);
+        assert_eq!((wear.written_bytes, wear.credit_bytes), (77, 10));
+        wear.resume(77, 10, 2);
+        assert_eq!(wear.credit_bytes, 10 + (1 << 20));
+        wear.resume(77, 10, u64::MAX);
+        assert_eq!(wear.credit_bytes, (43_200 << 20) + BURST_BYTES, "a day's worth, and no more");
+        assert!(wear.is_affordable(1, Duration::ZERO));
+        wear.wrote(5, true);
+        assert_eq!(wear.credit_bytes, (43_200 << 20) + BURST_BYTES, "the first fill is free");
+    }
+
+    #[test]
+    fn the_rate_holds() {
+        let mut wear = Wear::new(1 << 40, None, Some(1000), Duration::ZERO);
+        let mut written = 0;
+        for step in 0..100 {
+            let now = SECOND * step / 10;
+            while wear.is_in_rate(100, now) {
+                wear.wrote(100, false);
+                written += 100;
+            }
+        }
+        assert!((8_000..=10_000).contains(&written), "{written} in 10 s");
+    }
+}
