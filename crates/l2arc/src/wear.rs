@@ -16,10 +16,10 @@ pub(crate) struct Wear {
     /// Bytes a second; `None` is without limit.
     rate_bytes: Option<u64>,
     pub(crate) written_bytes: u64,
-    /// What may be written now.
-    pub(crate) credit_bytes: u64,
-    /// What the rate lets through now.
-    allowance_bytes: u64,
+    /// What may be written now; less than nothing where a write was longer than that.
+    credit_bytes: i64,
+    /// What the rate lets through now; as above.
+    allowance_bytes: i64,
     credited_at: Duration,
     allowed_at: Duration,
 }
@@ -49,7 +49,13 @@ impl Wear {
     pub(crate) fn resume(&mut self, written_bytes: u64, credit_bytes: u64, elapsed_seconds: u64) {
         self.written_bytes = written_bytes;
         let gained = self.gain(Duration::from_secs(elapsed_seconds));
+        let credit_bytes = i64::try_from(credit_bytes).unwrap_or(i64::MAX);
         self.credit_bytes = credit_bytes.saturating_add(gained).min(self.credit_max());
+    }
+
+    /// What is left of the budget, bytes.
+    pub(crate) fn credit_bytes(&self) -> u64 {
+        self.credit_bytes.max(0) as u64
     }
 
     fn day_bytes(&self) -> u64 {
@@ -57,14 +63,14 @@ impl Wear {
         (u128::from(self.size_bytes) * u128::from(hundredths) / 100).try_into().unwrap_or(u64::MAX)
     }
 
-    fn credit_max(&self) -> u64 {
-        self.day_bytes().saturating_add(BURST_BYTES)
+    fn credit_max(&self) -> i64 {
+        i64::try_from(self.day_bytes().saturating_add(BURST_BYTES)).unwrap_or(i64::MAX)
     }
 
-    fn gain(&self, elapsed: Duration) -> u64 {
+    fn gain(&self, elapsed: Duration) -> i64 {
         let day = u128::from(SECONDS_A_DAY) * 1_000_000_000;
-        let gained = u128::from(self.day_bytes()) * elapsed.as_nanos() / day;
-        gained.try_into().unwrap_or(u64::MAX)
+        let gained = u128::from(self.day_bytes()).saturating_mul(elapsed.as_nanos()) / day;
+        gained.try_into().unwrap_or(i64::MAX)
     }
 
     /// Lets time pass. Steps that are too short to gain a byte are kept for later.
@@ -76,8 +82,9 @@ impl Wear {
         }
         if let Some(rate) = self.rate_bytes {
             let elapsed = now.saturating_sub(self.allowed_at).as_nanos();
-            let gained = (u128::from(rate) * elapsed / 1_000_000_000).min(u128::from(rate)) as u64;
+            let gained = u128::from(rate).saturating_mul(elapsed) / 1_000_000_000;
             if gained > 0 {
+                let (gained, rate) = (gained.try_into().unwrap_or(i64::MAX), signed(rate));
                 self.allowed_at = now;
                 self.allowance_bytes = self.allowance_bytes.saturating_add(gained).min(rate);
             }
@@ -87,23 +94,27 @@ impl Wear {
     /// Whether `bytes` may be written now within the wear budget.
     pub(crate) fn is_affordable(&mut self, bytes: u64, now: Duration) -> bool {
         self.advance(now);
-        self.dwpd_hundredths.is_none() || self.credit_bytes >= bytes
+        self.dwpd_hundredths.is_none() || self.credit_bytes >= signed(bytes)
     }
 
     /// Whether the rate lets `bytes` through now; the first of a second may be of any size.
     pub(crate) fn is_in_rate(&mut self, bytes: u64, now: Duration) -> bool {
         self.advance(now);
-        self.rate_bytes.is_none_or(|rate| self.allowance_bytes >= bytes.min(rate))
+        self.rate_bytes.is_none_or(|rate| self.allowance_bytes >= signed(bytes.min(rate)))
     }
 
     /// Counts what is written; `free` bytes take nothing from the budget.
     pub(crate) fn wrote(&mut self, bytes: u64, free: bool) {
         self.written_bytes = self.written_bytes.saturating_add(bytes);
-        self.allowance_bytes = self.allowance_bytes.saturating_sub(bytes);
+        self.allowance_bytes = self.allowance_bytes.saturating_sub(signed(bytes));
         if !free {
-            self.credit_bytes = self.credit_bytes.saturating_sub(bytes);
+            self.credit_bytes = self.credit_bytes.saturating_sub(signed(bytes));
         }
     }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -116,7 +127,7 @@ mod tests {
     fn a_day_gives_what_it_gives_in_any_steps() {
         for step in [1_u32, 7, 600] {
             let mut wear = Wear::new(86_400 << 20, Some(100), None, Duration::ZERO);
-            wear.wrote(wear.credit_bytes, false);
+            wear.wrote(wear.credit_bytes(), false);
             assert!(!wear.is_affordable(1, Duration::ZERO));
             let mut now = Duration::ZERO;
             while now < SECOND * 8_400 {
@@ -136,10 +147,18 @@ mod tests {
         wear.resume(77, 10, 2);
         assert_eq!(wear.credit_bytes, 10 + (1 << 20));
         wear.resume(77, 10, u64::MAX);
-        assert_eq!(wear.credit_bytes, (43_200 << 20) + BURST_BYTES, "a day's worth, and no more");
+        assert_eq!(
+            wear.credit_bytes,
+            (43_200 << 20) + BURST_BYTES as i64,
+            "a day's worth, and no more"
+        );
         assert!(wear.is_affordable(1, Duration::ZERO));
         wear.wrote(5, true);
-        assert_eq!(wear.credit_bytes, (43_200 << 20) + BURST_BYTES, "the first fill is free");
+        assert_eq!(
+            wear.credit_bytes,
+            (43_200 << 20) + BURST_BYTES as i64,
+            "the first fill is free"
+        );
     }
 
     #[test]

@@ -4,8 +4,9 @@ use super::entry::JournalEntry;
 /// What the journal tells after a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Replayed {
-    /// All entries that lasted, in order, and the newest block's header.
-    Entries { half: usize, newest: BlockHeader, entries: Vec<JournalEntry> },
+    /// All entries that lasted, in order, and the newest block's header. The last epoch is that of
+    /// any block in either half.
+    Entries { half: usize, last_epoch: u64, newest: BlockHeader, entries: Vec<JournalEntry> },
     /// Something that had lasted is missing: nothing on the device can be trusted.
     Damaged,
     /// There never was a journal.
@@ -70,12 +71,15 @@ pub(crate) fn replay(halves: [&[u8]; 2], salt: &[u8; 16]) -> Replayed {
         return Replayed::Empty;
     }
     read.sort_by_key(|(_, half)| std::cmp::Reverse(half.epoch));
+    // A checkpoint that was torn leaves blocks behind: the next one must not have its epoch.
+    let last_epoch = read[0].1.epoch;
     for (index, half) in read {
         if half.damaged {
             return Replayed::Damaged;
         }
         if half.complete {
-            return Replayed::Entries { half: index, newest: half.newest, entries: half.entries };
+            let Half { newest, entries, .. } = half;
+            return Replayed::Entries { half: index, last_epoch, newest, entries };
         }
         // A crash has torn this checkpoint: what it was to replace still holds.
     }
@@ -141,7 +145,9 @@ mod tests {
     fn a_torn_checkpoint_leaves_the_half_before() {
         let (old, mut new) = (half(4, 8), half(5, 2));
         lose(&mut new, 0);
-        assert_eq!(segments(&replay([&old, &new], &SALT)).len(), 8);
+        let replayed = replay([&old, &new], &SALT);
+        assert_eq!(segments(&replayed).len(), 8);
+        assert!(matches!(replayed, Replayed::Entries { half: 0, last_epoch: 5, .. }));
         let (old, mut new) = (half(4, 8), half(5, 2));
         lose(&mut new, 1);
         assert_eq!(segments(&replay([&old, &new], &SALT)).len(), 8);

@@ -123,7 +123,7 @@ impl Ring {
                 },
                 life: state.life,
                 written_bytes: state.wear.written_bytes,
-                credit_bytes: state.wear.credit_bytes,
+                credit_bytes: state.wear.credit_bytes(),
                 wall_seconds: state.wall_offset_seconds.saturating_add(now.as_secs()),
                 next_incarnation: state.next_incarnation,
             };

@@ -76,10 +76,10 @@ impl Ring {
                 read_half(&*device, &superblock.layout, 1).await?,
             ];
             match replay([&halves[0], &halves[1]], &superblock.salt) {
-                Replayed::Entries { half: newest_half, newest, entries: all } => {
+                Replayed::Entries { half: newest_half, last_epoch, newest, entries: all } => {
                     let elapsed = opening.wall_seconds.saturating_sub(newest.wall_seconds);
                     wear.resume(newest.written_bytes, newest.credit_bytes, elapsed);
-                    (half, epoch) = (newest_half, newest.epoch);
+                    (half, epoch) = (newest_half, last_epoch);
                     next_incarnation = newest.next_incarnation;
                     if opening.accepts(newest.life) {
                         entries = all;

@@ -137,15 +137,14 @@ impl Ring {
     /// Of two copies of a record, as a crash leaves them when one was just written anew, keeps
     /// the newer.
     fn settle_between(&self, state: &mut State, hash: u64, mine: Entry, other: Entry) {
-        let incarnation = |location: Location| {
-            (location.ring == self.id)
-                .then(|| state.segments[location.segment as usize].incarnation)
+        let age = |location: Location| {
+            (state.segments[location.segment as usize].incarnation, location.unit)
         };
         if mine.location == other.location {
             return;
         }
-        let loser = if incarnation(other.location) < incarnation(mine.location)
-            && other.location.ring == self.id
+        let loser = if other.location.ring == self.id
+            && age(other.location) < age(mine.location)
             && self.shared.index.update(hash, other.location, |it| *it = mine)
         {
             other.location
@@ -183,7 +182,8 @@ async fn recover(ring: Arc<Ring>) {
     // The deaths that were found must last before a kill relies on the index.
     let lasts = ring.kills_last().await;
     let state = &mut *ring.state.lock();
-    if lasts {
+    // Where the pool was stopped before the end, the tombstones of what is not known stay.
+    if lasts && state.condition == Condition::Works {
         state.recovering = false;
         state.killed.clear();
         ring.empty_ahead(state);

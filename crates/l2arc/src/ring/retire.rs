@@ -39,7 +39,7 @@ impl Ring {
     /// Kills the record with this hash among those that are still to be read in.
     pub(crate) fn kill_unknown(self: &Arc<Self>, hash: u64) {
         let state = &mut *self.state.lock();
-        if !state.recovering || state.condition != Condition::Works {
+        if !state.recovering || state.condition == Condition::Void {
             return;
         }
         if state.tombstones() >= self.superblock.layout.tombstones_max() {
@@ -54,7 +54,7 @@ impl Ring {
     /// Kills all records of an object.
     pub(crate) fn kill_object(self: &Arc<Self>, object: u64) {
         let state = &mut *self.state.lock();
-        if state.condition != Condition::Works || state.used_segments() == 0 {
+        if state.condition == Condition::Void {
             return;
         }
         if state.tombstones() >= self.superblock.layout.tombstones_max() {
@@ -132,11 +132,20 @@ impl Ring {
         }
     }
 
+    /// How many segments are to be empty before the hand.
+    pub(super) fn ahead(&self) -> u32 {
+        EMPTY_AHEAD.min(self.superblock.layout.segments / 4)
+    }
+
+    /// The segments in the order in which the hand reaches them.
+    pub(super) fn before_hand(&self, state: &State) -> impl Iterator<Item = u32> + use<> {
+        let (hand, segments) = (state.hand, self.superblock.layout.segments);
+        (0..segments).map(move |step| (hand + step) % segments)
+    }
+
     /// The first segment before the hand that holds something.
     fn next_to_empty(&self, state: &State) -> Option<u32> {
-        let segments = self.superblock.layout.segments;
-        let ahead = (0..EMPTY_AHEAD.min(segments / 4)).map(|step| (state.hand + step) % segments);
-        ahead.into_iter().find(|segment| {
+        self.before_hand(state).take(self.ahead() as usize).find(|segment| {
             let place = &state.segments[*segment as usize];
             matches!(place.status, Status::Sealed { .. }) && !place.leaving && !place.retired
         })

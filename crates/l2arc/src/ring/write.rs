@@ -82,7 +82,7 @@ impl Ring {
         if state.recovering {
             return Err(Refused::Recovering);
         }
-        self.make_room(state, header)?;
+        self.make_room(state, header, incoming)?;
         let writing = state.open.as_ref().expect("a segment is open");
         let chunk = state.chunk.as_ref().expect("a chunk is open");
         let unit = chunk.start_unit + (chunk.filled / UNIT_BYTES) as u32;
@@ -151,7 +151,12 @@ impl Ring {
     }
 
     /// Makes sure that the open chunk has room for a record.
-    fn make_room(self: &Arc<Self>, state: &mut State, header: &Header) -> Result<(), Refused> {
+    fn make_room(
+        self: &Arc<Self>,
+        state: &mut State,
+        header: &Header,
+        incoming: Incoming,
+    ) -> Result<(), Refused> {
         let bytes = header.units() as usize * UNIT_BYTES;
         if let Some(chunk) = &state.chunk
             && chunk.filled + bytes > chunk.buffer.len()
@@ -162,7 +167,7 @@ impl Ring {
             self.close_segment(state);
         }
         if state.open.is_none() {
-            self.open_segment(state)?;
+            self.open_segment(state, incoming)?;
         }
         if state.chunk.is_none() {
             let block = self.superblock.layout.block_bytes;
@@ -196,15 +201,28 @@ impl Ring {
         end as u64 <= layout.segment_bytes
     }
 
-    /// Opens the segment at the hand, if it is empty.
-    fn open_segment(self: &Arc<Self>, state: &mut State) -> Result<(), Refused> {
+    /// Opens the segment at the hand, if it is empty. The last one that is empty is for records
+    /// that are written anew, or those would have no place while others come in.
+    fn open_segment(
+        self: &Arc<Self>,
+        state: &mut State,
+        incoming: Incoming,
+    ) -> Result<(), Refused> {
         let segment = state.hand;
         let incarnation = state.next_incarnation;
-        let place = &mut state.segments[segment as usize];
-        if place.status != Status::Free {
+        let needed = match incoming {
+            Incoming::Admitted(_) => self.ahead(),
+            Incoming::Moved(_) => 1,
+        };
+        if !self
+            .before_hand(state)
+            .take(needed as usize)
+            .all(|it| state.segments[it as usize].status == Status::Free)
+        {
             self.empty_ahead(state);
             return Err(Refused::NoSegment);
         }
+        let place = &mut state.segments[segment as usize];
         place.status = Status::Open;
         place.incarnation = incarnation;
         state.next_incarnation += 1;

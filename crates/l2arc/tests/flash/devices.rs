@@ -1,0 +1,145 @@
+//! Which devices are taken in, and as what.
+
+use std::sync::Arc;
+
+use l2arc::{AddError, Cipher, Flash, Miss, Opened, Opening, Options};
+use storage::MemoryDevice;
+
+use crate::common::{DEVICE_BYTES, Subject, key, opening, options};
+
+fn blank() -> Arc<MemoryDevice> {
+    Arc::new(MemoryDevice::new(DEVICE_BYTES, 512))
+}
+
+/// A device that was used and stopped, with one record.
+fn used(options: Options) -> Arc<MemoryDevice> {
+    let device = blank();
+    let subject = Subject::new(1, options);
+    subject.add(device.clone(), &opening(1)).expect("added");
+    subject.fill([key(1, 1)]);
+    subject.simulation.run(subject.flash.stop());
+    device
+}
+
+fn add(device: &Arc<MemoryDevice>, opening: &Opening) -> Result<(Opened, bool), AddError> {
+    let subject = Subject::new(2, options());
+    let opened = subject.add(device.clone(), opening)?;
+    Ok((opened, subject.read(&key(1, 1), 0).is_ok()))
+}
+
+#[test]
+fn too_small_devices_are_refused() {
+    for size in [0, 4096, 256 << 10, 700 << 10] {
+        let device = Arc::new(MemoryDevice::new(size, 512));
+        let refused = add(&device, &opening(1));
+        assert!(matches!(refused, Err(AddError::TooSmall { .. })), "{size}: {refused:?}");
+    }
+}
+
+#[test]
+fn what_others_put_there_is_not_overwritten() {
+    let device = blank();
+    device.change(|bytes| bytes[0x438..0x43a].copy_from_slice(&[0x53, 0xef]));
+    let before = device.image();
+    let refused = add(&device, &opening(1));
+    let found = "an ext2, ext3 or ext4 file system";
+    assert_eq!(refused, Err(AddError::Foreign { found }));
+    device.change(|bytes| {
+        bytes[0x438..0x43a].fill(0);
+        bytes[70_000] = 1;
+    });
+    let refused = add(&device, &opening(1));
+    assert_eq!(refused, Err(AddError::Foreign { found: "data of another program" }));
+    device.change(|bytes| bytes.copy_from_slice(&before));
+    let force = Opening { force: true, ..opening(1) };
+    assert_eq!(add(&device, &force), Ok((Opened::Formatted, false)));
+    assert_eq!(add(&device, &opening(2)), Ok((Opened::Warm, false)));
+}
+
+#[test]
+fn other_pools_and_versions_are_refused() {
+    let device = used(options());
+    let other = Opening { pool: [8; 16], ..opening(2) };
+    assert_eq!(add(&device, &other), Err(AddError::OtherPool));
+    assert_eq!(add(&device, &opening(2)), Ok((Opened::Warm, true)));
+    device.change(|bytes| {
+        bytes[8] = 9;
+        bytes[(64 << 10) + 8] = 9;
+    });
+    let refused = add(&device, &opening(3));
+    assert!(matches!(refused, Err(AddError::Version { found: 9, known: 1 })), "{refused:?}");
+    let force = Opening { force: true, ..opening(3) };
+    assert_eq!(add(&device, &force), Ok((Opened::Formatted, false)));
+}
+
+#[test]
+fn a_device_that_missed_a_life_starts_empty() {
+    let device = used(options());
+    let lives = Some(vec![5, 6]);
+    let stale = Opening { lives, ..opening(2) };
+    assert_eq!(add(&device, &stale), Ok((Opened::Stale, false)));
+    let device = used(options());
+    let current = Opening { lives: Some(vec![1, 6]), ..opening(2) };
+    assert_eq!(add(&device, &current), Ok((Opened::Warm, true)));
+    let empty = Opening { empty: true, ..opening(3) };
+    assert_eq!(add(&device, &empty), Ok((Opened::Formatted, false)));
+}
+
+#[test]
+fn a_device_that_comes_after_a_kill_starts_empty() {
+    let device = used(options());
+    let subject = Subject::new(2, options());
+    subject.add(blank(), &opening(3)).expect("added");
+    subject.kill(&key(1, 1));
+    assert_eq!(subject.add(device, &opening(2)), Ok(Opened::Stale));
+    assert_eq!(subject.read(&key(1, 1), 0), Err(Miss::Absent));
+}
+
+#[test]
+fn one_copy_of_the_superblock_is_enough() {
+    for at in [0, 64 << 10] {
+        let device = used(options());
+        device.change(|bytes| bytes[at + 40] ^= 1);
+        assert_eq!(add(&device, &opening(2)), Ok((Opened::Warm, true)), "{at}");
+    }
+}
+
+#[test]
+fn another_key_finds_nothing() {
+    let with = |key: u8| Options { cipher: Some(Cipher::new(&[key; 32])), ..options() };
+    let device = used(with(1));
+    let plain = crate::common::contents(&key(1, 1), 0);
+    let image = device.image();
+    let readable = image.windows(32).any(|window| window == &plain[..32]);
+    assert!(!readable, "the contents are encrypted");
+    let same = Subject::new(2, with(1));
+    assert_eq!(same.add(device.clone(), &opening(2)), Ok(Opened::Warm));
+    same.read(&key(1, 1), 0).expect("it is there");
+    same.simulation.run(same.flash.stop());
+    let other = Subject::new(3, with(2));
+    assert_eq!(other.add(device.clone(), &opening(3)), Ok(Opened::OtherKey));
+    assert_eq!(other.read(&key(1, 1), 0), Err(Miss::Absent));
+    assert_eq!(add(&device, &opening(4)), Ok((Opened::OtherKey, false)), "nor does none");
+}
+
+#[test]
+fn devices_share_the_load_and_one_may_leave() {
+    let subject = Subject::new(1, options());
+    for life in [1, 2] {
+        subject.add(blank(), &opening(life)).expect("added");
+    }
+    let keys = || (0..200).map(|part| key(1, part));
+    subject.fill(keys());
+    assert_eq!(subject.present(keys()), 200);
+    let flash: &Flash = &subject.flash;
+    let stored: Vec<u64> = flash.statistics().rings.iter().map(|it| it.stored_bytes).collect();
+    assert!(stored.iter().all(|bytes| *bytes > 100_000), "{stored:?}");
+    let sum: u64 = flash.statistics().tenants.iter().map(|(_, bytes)| bytes).sum();
+    assert_eq!(sum, stored.iter().sum(), "datasets and devices have the same sum");
+    assert!(subject.simulation.run(flash.remove([1; 16])));
+    assert!(!subject.simulation.run(flash.remove([1; 16])), "it is gone");
+    let left = subject.present(keys());
+    assert!((50..150).contains(&left), "{left}");
+    flash.validate();
+    subject.fill((0..20).map(|part| key(2, part)));
+}

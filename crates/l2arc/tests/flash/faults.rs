@@ -1,0 +1,171 @@
+//! Devices that fail, hang or are slow: readers go to the origin, and nothing is lost but warmth.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use l2arc::{Condition, Flash, Key, Miss, Opened, Options, Refused};
+use rustix::io::Errno;
+use storage::{Clock, DeviceFaults, DeviceOperation, FaultyDevice, MemoryDevice};
+
+use crate::common::{DEVICE_BYTES, Subject, admission, contents, key, opening, options};
+
+fn keys() -> impl Iterator<Item = Key> {
+    (0..60).map(|part| key(1, part))
+}
+
+fn subject(options: Options) -> (Subject, Arc<DeviceFaults>, Arc<MemoryDevice>) {
+    let subject = Subject::new(1, options);
+    let memory = Arc::new(MemoryDevice::new(DEVICE_BYTES, 512));
+    let clock: Arc<dyn Clock> = Arc::new(subject.simulation.clone());
+    let (device, faults) = FaultyDevice::new(memory.clone(), clock);
+    subject.add(Arc::new(device), &opening(1)).expect("added");
+    (subject, faults, memory)
+}
+
+fn condition(flash: &Flash) -> Condition {
+    flash.statistics().rings[0].condition
+}
+
+fn misses(flash: &Flash, miss: Miss) -> u64 {
+    let statistics = flash.statistics();
+    statistics.misses.iter().find(|(it, _)| *it == miss).expect("all are there").1
+}
+
+fn pass(subject: &Subject, seconds: u64) {
+    subject.simulation.run(subject.simulation.sleep(Duration::from_secs(seconds)));
+}
+
+#[test]
+fn failing_reads_are_misses_and_many_bypass_the_device() {
+    let (subject, faults, _) = subject(options());
+    subject.fill(keys());
+    faults.fail_next_of(u64::MAX, Errno::IO, |call| matches!(call, DeviceOperation::Read { .. }));
+    assert_eq!(subject.present(keys()), 0);
+    assert_eq!(condition(&subject.flash), Condition::Bypassed);
+    assert!(misses(&subject.flash, Miss::Failed) >= 8);
+    assert!(misses(&subject.flash, Miss::Bypassed) >= 40, "it is not asked any more");
+    assert_eq!(subject.admit(&key(2, 1), 0), Err(Refused::Bypassed));
+    faults.clear();
+    pass(&subject, 11);
+    assert_eq!(subject.present(keys()), 60, "tried again, and nothing was lost");
+    assert_eq!(condition(&subject.flash), Condition::Works);
+}
+
+#[test]
+fn damaged_reads_drop_the_record() {
+    let (subject, faults, _) = subject(options());
+    subject.fill(keys());
+    faults.damage(|_, bytes| bytes.iter_mut().for_each(|byte| *byte ^= 4));
+    assert_eq!(subject.read(&key(1, 5), 0), Err(Miss::Damaged));
+    faults.clear();
+    assert_eq!(subject.read(&key(1, 5), 0), Err(Miss::Dead), "it is not tried again");
+    assert_eq!(subject.flash.statistics().damaged, 1);
+    subject.admit(&key(1, 5), 0).expect("it may come again");
+    subject.read(&key(1, 5), 0).expect("it is there");
+    assert_eq!(subject.present(keys()), 60);
+}
+
+#[test]
+fn failing_writes_lose_their_records_only() {
+    let (subject, faults, memory) = subject(options());
+    subject.fill((0..30).map(|part| key(1, part)));
+    faults.fail_next_of(
+        1,
+        Errno::NOSPC,
+        |call| matches!(call, DeviceOperation::Write { bytes, .. } if *bytes > 9000),
+    );
+    subject.fill((30..60).map(|part| key(1, part)));
+    assert_eq!(subject.flash.statistics().failed_writes, 1);
+    let present = subject.present(keys());
+    assert!((20..60).contains(&present), "{present}");
+    subject.flash.validate();
+    // The same after a start.
+    subject.simulation.settle();
+    let again = Subject::new(2, options());
+    assert_eq!(again.add(memory, &opening(2)), Ok(Opened::Warm));
+    assert!(again.present(keys()) <= present);
+}
+
+#[test]
+fn a_journal_that_fails_voids_the_device_until_that_is_known() {
+    for flush in [true, false] {
+        let (subject, faults, memory) = subject(options());
+        subject.fill(keys());
+        faults.fail_next_of(1, Errno::IO, move |call| match call {
+            DeviceOperation::Flush => flush,
+            DeviceOperation::Write { bytes, .. } => !flush && *bytes == 8192,
+            _ => false,
+        });
+        let run = |keys: &[Key]| subject.simulation.run(subject.flash.kill(keys));
+        let refused = run(&[key(1, 7)]).expect_err("the death does not last");
+        assert_eq!(refused.devices, [[1; 16]]);
+        assert!(run(&[key(1, 8)]).is_err(), "as long as nobody has taken note");
+        assert_eq!(condition(&subject.flash), Condition::Void);
+        assert_eq!(subject.present(keys()), 0);
+        subject.flash.renounced([1; 16]);
+        run(&[key(1, 9)]).expect("nothing of it is used any more");
+        assert_eq!(subject.admit(&key(2, 1), 0), Err(Refused::NoDevice));
+        subject.flash.validate();
+        let again = Subject::new(2, options());
+        let life = l2arc::Opening { lives: Some(Vec::new()), ..opening(2) };
+        assert_eq!(again.add(memory, &life), Ok(Opened::Stale));
+        assert_eq!(again.present(keys()), 0);
+    }
+}
+
+#[test]
+fn a_slow_device_is_not_asked_where_the_origin_is_quicker() {
+    let (subject, faults, _) = subject(options());
+    subject.fill(keys());
+    faults.delay(Duration::from_millis(50));
+    let read = |key: Key| {
+        let mut into = vec![0; 8192];
+        let origin = Some(Duration::from_millis(10));
+        subject.simulation.run(subject.flash.read(&key, &mut into, origin)).is_ok()
+    };
+    let hits = keys().filter(|key| read(*key)).count();
+    assert!(hits <= 2, "{hits}: one tells that it is slow");
+    assert!(misses(&subject.flash, Miss::Slower) >= 58);
+    assert!(subject.flash.statistics().rings[0].latency >= Duration::from_millis(50));
+    faults.delay(Duration::ZERO);
+    for _ in 0..40 {
+        pass(&subject, 1);
+        read(key(1, 2));
+    }
+    assert_eq!(keys().filter(|key| read(*key)).count(), 60, "it is quick again");
+}
+
+#[test]
+fn a_device_that_hangs_fills_the_buffers_and_no_more() {
+    let (subject, faults, _) = subject(options());
+    faults.hang(|call| matches!(call, DeviceOperation::Write { .. }));
+    let mut refused = 0;
+    for part in 0..1000 {
+        let key = key(2, part);
+        let admission = admission(&subject.flash, &key);
+        refused += u64::from(
+            subject.flash.admit(&key, &contents(&key, 0), &admission) == Err(Refused::Buffers),
+        );
+        for _ in 0..10 {
+            subject.simulation.step();
+        }
+    }
+    assert!(refused > 500, "{refused}");
+    let charged = subject.flash.charged_bytes();
+    assert!(charged < 2 << 20, "{charged} bytes of RAM");
+    subject.flash.validate();
+    faults.clear();
+    subject.simulation.run(subject.flash.settle());
+    subject.admit(&key(3, 1), 0).expect("it goes on");
+}
+
+#[test]
+fn a_device_without_trim_works() {
+    let (subject, faults, _) = subject(options());
+    faults.fail_next_of(u64::MAX, Errno::OPNOTSUPP, |call| {
+        matches!(call, DeviceOperation::Discard { .. })
+    });
+    subject.fill((0..3000).map(|part| key(1, part)));
+    assert_eq!(subject.flash.statistics().trimmed_bytes, 0);
+    assert_eq!(subject.present((2950..3000).map(|part| key(1, part))), 50);
+}
