@@ -6,7 +6,7 @@ use storage::AlignedBuffer;
 /// The smallest buffer, bytes.
 const SMALLEST: usize = 4096;
 /// Most bytes that are kept for the next call.
-const KEPT_BYTES_MAX: usize = 16 << 20;
+const KEPT_BYTES_MAX: usize = 32 << 20;
 /// Most bytes that reads under way may have.
 const READ_BYTES_MAX: usize = 128 << 20;
 

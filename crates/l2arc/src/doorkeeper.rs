@@ -28,7 +28,7 @@ impl Doorkeeper {
     pub(crate) fn knows(&self, hash: u64) -> bool {
         let mut prints = self.prints.lock();
         let slots = prints.len() as u64;
-        let Some(slot) = prints.get_mut(((hash >> 32) * slots >> 32) as usize) else {
+        let Some(slot) = prints.get_mut((((hash >> 32) * slots) >> 32) as usize) else {
             return false;
         };
         let print = hash as u32 | 1;

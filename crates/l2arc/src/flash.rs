@@ -274,7 +274,7 @@ impl Flash {
     fn by_preference(&self, hash: u64) -> Vec<Arc<Ring>> {
         let mut rings = self.rings();
         let total: u128 = rings.iter().map(|ring| u128::from(ring.data_bytes())).sum();
-        let mut point = u128::from(hash.rotate_left(32)) * total >> 64;
+        let mut point = (u128::from(hash.rotate_left(32)) * total) >> 64;
         let chosen = rings.iter().position(|ring| {
             let bytes = u128::from(ring.data_bytes());
             let here = point < bytes;

@@ -28,7 +28,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            buffers_bytes_max: 64 << 20,
+            buffers_bytes_max: 32 << 20,
             index_bytes_max: u64::MAX,
             chunk_bytes: 1 << 20,
             segment_bytes: None,

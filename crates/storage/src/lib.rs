@@ -1,9 +1,9 @@
 //! What bytes lie on.
 //!
 //! An [`Origin`] is the slow storage in front of which a pool stands, a [`Device`] what caches and
-//! logs lie on. [`Clock`] and [`Spawn`] are time and concurrency as the engine sees them. The daemon
-//! gives the engine real ones; tests give it origins and devices that live in memory, that fail, or
-//! that answer slowly.
+//! logs lie on. [`Clock`] and [`Spawn`] are time and concurrency as the engine sees them. The
+//! daemon gives the engine real ones; tests give it origins and devices that live in memory, that
+//! fail, or that answer slowly.
 //!
 //! Everything that waits returns a [`Task`], a boxed future. Over real storage a task does its
 //! system call on the thread that polls it: the daemon keeps one thread per call under way, and

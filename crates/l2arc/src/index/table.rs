@@ -38,7 +38,7 @@ impl Slot {
 
 /// Places behind the last home, for what is pushed beyond it.
 fn slack(homes: usize) -> usize {
-    homes / 64 + 32
+    homes / 64 + 8
 }
 
 impl Table {
@@ -77,7 +77,7 @@ impl Table {
     /// Puts `bits`, which are not zero, where there is nothing; gives back what is there.
     pub(super) fn insert(&mut self, print: u32, bits: u64) -> Result<(), u64> {
         if (self.count + 1) * 10 > self.homes * 9 {
-            self.rebuild(self.homes + self.homes / 8 + 32);
+            self.rebuild(self.homes + self.homes / 8 + 4);
         }
         loop {
             let at = match self.place(print) {
@@ -91,7 +91,7 @@ impl Table {
                 self.count += 1;
                 return Ok(());
             }
-            self.rebuild(self.homes + self.homes / 8 + 32);
+            self.rebuild(self.homes + self.homes / 8 + 4);
         }
     }
 
@@ -115,13 +115,13 @@ impl Table {
             }
         }
         if self.count != before {
-            self.rebuild(if self.count == 0 { 0 } else { self.count * 10 / 8 + 32 });
+            self.rebuild(if self.count == 0 { 0 } else { self.count * 10 / 8 + 4 });
         }
     }
 
     /// Makes room for `count` entries in all.
     pub(super) fn reserve(&mut self, count: usize) {
-        let homes = count + count / 6 + 32;
+        let homes = count + count / 6 + 4;
         if homes > self.homes {
             self.rebuild(homes);
         }
@@ -143,7 +143,7 @@ impl Table {
                 (self.slots, self.homes) = (slots, homes);
                 return;
             }
-            homes += homes / 8 + 32;
+            homes += homes / 8 + 4;
         }
     }
 
@@ -171,7 +171,9 @@ mod tests {
     proptest! {
         /// The table does what a map does, with prints that crowd at both ends.
         #[test]
-        fn it_is_a_map(steps in prop::collection::vec((any::<u8>(), 0..4_u8, 1..u64::MAX), 0..800)) {
+        fn it_is_a_map(
+            steps in prop::collection::vec((any::<u8>(), 0..4_u8, 1..u64::MAX), 0..800),
+        ) {
             let mut table = Table::default();
             let mut map = BTreeMap::new();
             for (key, action, bits) in steps {
