@@ -25,9 +25,15 @@ struct Kept {
 }
 
 impl Buffers {
+    /// What a buffer of `length` takes of RAM, bytes: few sizes, so that buffers fit others' needs.
+    pub(crate) fn capacity(length: usize) -> usize {
+        let step = (length.next_power_of_two() / 8).max(SMALLEST);
+        length.next_multiple_of(step).max(SMALLEST)
+    }
+
     /// A buffer of `length`; what it holds is not known.
     pub(crate) fn take(&self, length: usize) -> AlignedBuffer {
-        let capacity = length.next_power_of_two().max(SMALLEST);
+        let capacity = Buffers::capacity(length);
         let mut kept = self.kept.lock();
         let found = kept.buffers.iter().rposition(|buffer| buffer.capacity() == capacity);
         let mut buffer = match found {
@@ -48,7 +54,7 @@ impl Buffers {
     pub(crate) fn give(&self, buffer: AlignedBuffer) {
         let mut kept = self.kept.lock();
         let capacity = buffer.capacity();
-        if capacity.is_power_of_two() && kept.bytes + capacity <= KEPT_BYTES_MAX {
+        if kept.bytes + capacity <= KEPT_BYTES_MAX {
             kept.bytes += capacity;
             kept.buffers.push(buffer);
         }

@@ -2,6 +2,8 @@
 
 mod table;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use parking_lot::Mutex;
 
 use crate::location::{LOCATION_BITS, Location};
@@ -68,6 +70,8 @@ impl Entry {
 /// needs no tombstone.
 pub(crate) struct Index {
     shards: Vec<Mutex<Table>>,
+    /// RAM of all tables, bytes.
+    bytes: AtomicUsize,
 }
 
 fn split(hash: u64) -> (usize, u32) {
@@ -76,13 +80,26 @@ fn split(hash: u64) -> (usize, u32) {
 
 impl Index {
     pub(crate) fn new() -> Index {
-        Index { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Index { shards, bytes: AtomicUsize::new(SHARDS * size_of::<Mutex<Table>>()) }
+    }
+
+    /// Changes a shard in a way that may take more or less RAM.
+    fn resize<T>(&self, shard: usize, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.shards[shard].lock();
+        let before = table.charged_bytes();
+        let result = change(&mut table);
+        let after = table.charged_bytes();
+        if after != before {
+            self.bytes.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        }
+        result
     }
 
     /// Makes room for `count` entries in all, in as many bytes as they will take.
     pub(crate) fn reserve(&self, count: u64) {
         let each = usize::try_from(count).unwrap_or(usize::MAX) / SHARDS;
-        self.shards.iter().for_each(|shard| shard.lock().reserve(each));
+        (0..SHARDS).for_each(|shard| self.resize(shard, |table| table.reserve(each)));
     }
 
     pub(crate) fn get(&self, hash: u64) -> Option<Entry> {
@@ -93,7 +110,28 @@ impl Index {
     /// Puts an entry where there is none; gives back the one that is there.
     pub(crate) fn insert(&self, hash: u64, entry: Entry) -> Result<(), Entry> {
         let (shard, print) = split(hash);
-        self.shards[shard].lock().insert(print, entry.pack()).map_err(Entry::unpack)
+        let inserted = self.resize(shard, |table| table.insert(print, entry.pack()));
+        inserted.map_err(Entry::unpack)
+    }
+
+    /// Puts in entries in order of their hashes, each where there is none; `other` is told of those
+    /// that find another in their place.
+    pub(crate) fn insert_sorted(
+        &self,
+        entries: impl Iterator<Item = (u64, Entry)>,
+        mut other: impl FnMut(u64, Entry, Entry),
+    ) {
+        let mut entries = entries.peekable();
+        while let Some((hash, _)) = entries.peek() {
+            let (shard, _) = split(*hash);
+            self.resize(shard, |table| {
+                while let Some((hash, entry)) = entries.next_if(|(it, _)| split(*it).0 == shard) {
+                    if let Err(bits) = table.insert(split(hash).1, entry.pack()) {
+                        other(hash, entry, Entry::unpack(bits));
+                    }
+                }
+            });
+        }
     }
 
     /// Changes the entry of `hash` if it is for `location`. Says whether it was.
@@ -129,8 +167,8 @@ impl Index {
 
     /// Keeps only the entries that `keep` wants. Looks at every one.
     pub(crate) fn retain(&self, mut keep: impl FnMut(Entry) -> bool) {
-        for shard in &self.shards {
-            shard.lock().retain(|bits| keep(Entry::unpack(bits)));
+        for shard in 0..SHARDS {
+            self.resize(shard, |table| table.retain(|bits| keep(Entry::unpack(bits))));
         }
     }
 
@@ -141,9 +179,7 @@ impl Index {
 
     /// RAM taken, bytes.
     pub(crate) fn charged_bytes(&self) -> u64 {
-        let shards = self.shards.len() * size_of::<Mutex<Table>>();
-        let tables = self.shards.iter().map(|shard| shard.lock().charged_bytes());
-        tables.sum::<usize>() as u64 + shards as u64
+        self.bytes.load(Ordering::Relaxed) as u64
     }
 
     /// Recounts everything.
@@ -152,6 +188,9 @@ impl Index {
     /// When a table is out of order.
     pub(crate) fn validate(&self) {
         self.shards.iter().for_each(|shard| shard.lock().validate());
+        let tables: usize = self.shards.iter().map(|shard| shard.lock().charged_bytes()).sum();
+        let fixed = SHARDS * size_of::<Mutex<Table>>();
+        assert_eq!(tables + fixed, self.bytes.load(Ordering::Relaxed), "RAM is counted");
     }
 }
 

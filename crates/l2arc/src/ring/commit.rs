@@ -54,11 +54,6 @@ impl Ring {
         journal.appended
     }
 
-    /// The position of what was appended last.
-    pub(super) fn appended(&self) -> u64 {
-        self.journal.lock().appended
-    }
-
     /// Waits until all that was appended up to a position lasts. Those who wait at the same time
     /// share one commit.
     pub(super) async fn durable(self: &Arc<Self>, position: u64) -> Result<(), Failed> {

@@ -111,6 +111,7 @@ impl Ring {
             buffered_bytes: 0,
             sealing: 0,
             emptying: false,
+            dead: 0,
             floors: Default::default(),
             killed: Default::default(),
             recovering: true,

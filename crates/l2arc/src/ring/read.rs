@@ -54,6 +54,7 @@ impl Ring {
             if state.condition != Condition::Works && state.condition != Condition::Stopped
                 || segment.retired
                 || state.is_floored(key.object, location.segment, location.unit)
+                || state.is_killed(hash, location.segment)
             {
                 return Err(Miss::Dead);
             }

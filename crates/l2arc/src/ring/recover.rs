@@ -39,6 +39,7 @@ impl Ring {
             return;
         }
         let (mut entries, end) = self.walk(segment, incarnation).await;
+        entries.sort_unstable();
         if entries.is_empty() {
             self.condemn(&mut self.state.lock(), segment, None);
             return;
@@ -99,44 +100,48 @@ impl Ring {
         (entries, (end / UNIT_BYTES) as u32)
     }
 
-    /// Enters the records of a segment into the index, those that are not dead.
+    /// Enters the records of a segment into the index, in order of their hashes, those that are
+    /// not dead.
+    ///
+    /// The index is filled without the lock of the state, so that segments are taken in at the
+    /// same time. A kill notes its hash first and looks into the index then; here it is the other
+    /// way round, so one of the two finds the record. Until then a read looks at the notes.
     fn take_in(self: &Arc<Self>, segment: u32, entries: &[DirectoryEntry]) {
-        const BATCH: usize = 1024;
-        // What dies from here on is in the index before, or was killed by its hash.
-        let dead = self.state.lock().segments[segment as usize].dead.clone();
-        for entries in entries.chunks(BATCH) {
-            // Between batches others get the lock.
+        let dead = {
             let state = &mut *self.state.lock();
             if state.segments[segment as usize].retired {
                 return;
             }
-            for entry in entries {
-                self.take_in_one(state, segment, entry, &dead);
+            state.count(segment, entries);
+            // What dies from here on is in the index, or is noted by its hash.
+            state.segments[segment as usize].dead.clone()
+        };
+        let alive = || entries.iter().filter(|it| dead.binary_search(&it.unit).is_err());
+        let mut others = Vec::new();
+        let indexed = alive().map(|entry| (entry.hash, entry.indexed(self.id, segment)));
+        self.shared.index.insert_sorted(indexed, |hash, mine, other| {
+            others.push((hash, mine, other));
+        });
+        let state = &mut *self.state.lock();
+        for (hash, mine, other) in others {
+            self.settle_between(state, hash, mine, other);
+        }
+        if state.killed.is_empty() {
+            return;
+        }
+        for entry in alive() {
+            let location = entry.location(self.id, segment);
+            if state.is_killed(entry.hash, segment)
+                && self.shared.index.remove(entry.hash, location)
+            {
+                self.bury(state, location);
             }
-        }
-    }
-
-    fn take_in_one(&self, state: &mut State, segment: u32, entry: &DirectoryEntry, dead: &[u32]) {
-        state.count(segment, entry);
-        let place = &state.segments[segment as usize];
-        if dead.binary_search(&entry.unit).is_ok() {
-            return;
-        }
-        let location = entry.location(self.id, segment);
-        let killed = state.killed.get(&entry.hash).copied();
-        if killed.is_some_and(|before| place.incarnation < before) {
-            self.bury(state, location);
-            return;
-        }
-        let indexed = entry.indexed(self.id, segment);
-        if let Err(other) = self.shared.index.insert(entry.hash, indexed) {
-            self.settle_between(state, entry.hash, indexed, other);
         }
     }
 
     /// Of two copies of a record, as a crash leaves them when one was just written anew, keeps
     /// the newer.
-    fn settle_between(&self, state: &mut State, hash: u64, mine: Entry, other: Entry) {
+    fn settle_between(self: &Arc<Self>, state: &mut State, hash: u64, mine: Entry, other: Entry) {
         let age = |location: Location| {
             (state.segments[location.segment as usize].incarnation, location.unit)
         };
@@ -164,9 +169,18 @@ async fn recover(ring: Arc<Ring>) {
         };
         match next {
             Some(segment) => {
-                let used = ring.state.lock().segments[segment as usize].status != Status::Free;
+                let used = {
+                    let place = &mut ring.state.lock().segments[segment as usize];
+                    let used = place.status != Status::Free && !place.retired;
+                    // Nobody sweeps it out of the index before all of it is there.
+                    place.users += u32::from(used);
+                    used
+                };
                 if used {
                     ring.recover_segment(segment).await;
+                    let state = &mut *ring.state.lock();
+                    state.segments[segment as usize].users -= 1;
+                    Ring::changed(state);
                 }
             }
             None => break,

@@ -27,12 +27,7 @@ impl Ring {
         if !self.shared.index.remove(hash, location) {
             return false;
         }
-        if state.tombstones() >= self.superblock.layout.tombstones_max() {
-            // Nothing is left but to give all of the segment up.
-            self.condemn(state, location.segment, None);
-        } else {
-            self.bury(state, location);
-        }
+        self.bury(state, location);
         true
     }
 
@@ -42,7 +37,7 @@ impl Ring {
         if !state.recovering || state.condition == Condition::Void {
             return;
         }
-        if state.tombstones() >= self.superblock.layout.tombstones_max() {
+        if self.is_out_of_tombstones(state) {
             self.condemn_all(state);
             return;
         }
@@ -57,7 +52,7 @@ impl Ring {
         if state.condition == Condition::Void {
             return;
         }
-        if state.tombstones() >= self.superblock.layout.tombstones_max() {
+        if self.is_out_of_tombstones(state) {
             self.condemn_all(state);
             return;
         }
@@ -81,7 +76,11 @@ impl Ring {
 
     /// Waits until all deaths so far last.
     pub(crate) async fn kills_last(self: &Arc<Self>) -> bool {
-        let appended = self.appended();
+        // Under the lock under which records leave the index: what has left has been appended.
+        let appended = {
+            let _state = self.state.lock();
+            self.journal.lock().appended
+        };
         self.durable(appended).await.is_ok()
     }
 
@@ -99,6 +98,30 @@ impl Ring {
         }
         state.recovery.clear();
         state.killed.clear();
+        state.floors.clear();
+    }
+
+    /// Writes down that the record at a place has died. It has left the index already.
+    pub(super) fn bury(self: &Arc<Self>, state: &mut State, place: Location) {
+        let segment = &state.segments[place.segment as usize];
+        let incarnation = segment.incarnation;
+        if segment.status == Status::Free || segment.retired {
+            return;
+        }
+        if self.is_out_of_tombstones(state) {
+            // The whole of the segment takes none.
+            self.condemn(state, place.segment, None);
+            return;
+        }
+        state.segments[place.segment as usize].dead.push(place.unit);
+        state.dead += 1;
+        let (segment, unit) = (place.segment, place.unit);
+        self.append(state, JournalEntry::Dead { segment, unit, incarnation });
+    }
+
+    /// Whether the journal has no room for another tombstone.
+    pub(super) fn is_out_of_tombstones(&self, state: &State) -> bool {
+        state.tombstones() >= self.superblock.layout.tombstones_max()
     }
 
     /// Lets all that a segment holds die, and empties it. `entries` is its directory, if known.
@@ -119,7 +142,8 @@ impl Ring {
         }
         let place = &mut state.segments[segment as usize];
         place.retired = true;
-        place.dead = Vec::new();
+        let dead = std::mem::take(&mut place.dead);
+        state.dead -= dead.len();
         let retired = self.append(state, JournalEntry::Retired { segment });
         self.spawn(empty(self.clone(), segment, retired, entries));
     }
@@ -265,7 +289,7 @@ async fn empty_ahead(ring: Arc<Ring>) {
 /// Takes what a retired segment held out of the index and makes the segment free.
 async fn empty(ring: Arc<Ring>, segment: u32, retired: u64, entries: Option<Vec<DirectoryEntry>>) {
     // What is written to it now is not read any more, but would be taken for what follows.
-    ring.until(|state| state.segments[segment as usize].unwritten == 0).await;
+    ring.until(|state| state.segments[segment as usize].users == 0).await;
     if ring.durable(retired).await.is_err() {
         return;
     }

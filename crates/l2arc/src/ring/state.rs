@@ -32,8 +32,9 @@ pub(super) struct Segment {
     pub(super) dead: Vec<u32>,
     /// Bytes of records with headers, by dataset.
     pub(super) tenants: Vec<(u16, u64)>,
-    /// Chunks that are on their way to the device.
-    pub(super) unwritten: u32,
+    /// Writes to it that are under way, and tasks that are taking it in: as long as there are any
+    /// it is not given to others.
+    pub(super) users: u32,
     /// It is chosen to be emptied.
     pub(super) leaving: bool,
     /// Its death is in the journal.
@@ -47,7 +48,7 @@ impl Segment {
             incarnation: 0,
             dead: Vec::new(),
             tenants: Vec::new(),
-            unwritten: 0,
+            users: 0,
             leaving: false,
             retired: false,
         }
@@ -95,6 +96,8 @@ pub(super) struct State {
     pub(super) sealing: u32,
     /// A task empties the segments before the hand.
     pub(super) emptying: bool,
+    /// Records that segments name as dead.
+    pub(super) dead: usize,
     /// Records of an object before a place are dead.
     pub(super) floors: HashMap<u64, Position>,
     /// Records with a hash are dead that are still to be read in.
@@ -124,8 +127,7 @@ impl State {
     }
 
     pub(super) fn tombstones(&self) -> usize {
-        let dead: usize = self.segments.iter().map(|segment| segment.dead.len()).sum();
-        dead + self.floors.len() + self.killed.len()
+        self.dead + self.floors.len() + self.killed.len()
     }
 
     /// Whether the device was filled once.
@@ -149,20 +151,30 @@ impl State {
         self.floors.get(&object).is_some_and(|floor| (incarnation, unit) < *floor)
     }
 
-    /// Counts a record into its segment.
-    pub(super) fn count(&mut self, segment: u32, entry: &DirectoryEntry) {
-        let bytes = u64::from(entry.blocks) * BLOCK_BYTES as u64;
+    /// Whether a record that is being read in was killed by its hash.
+    pub(super) fn is_killed(&self, hash: u64, segment: u32) -> bool {
+        let incarnation = self.segments[segment as usize].incarnation;
+        self.killed.get(&hash).is_some_and(|before| incarnation < *before)
+    }
+
+    /// Counts records into their segment.
+    pub(super) fn count(&mut self, segment: u32, entries: &[DirectoryEntry]) {
         let tenants = &mut self.segments[segment as usize].tenants;
-        match tenants.iter_mut().find(|(tenant, _)| *tenant == entry.tenant) {
-            Some((_, sum)) => *sum += bytes,
-            None => tenants.push((entry.tenant, bytes)),
+        for same in entries.chunk_by(|one, next| one.tenant == next.tenant) {
+            let blocks: u64 = same.iter().map(|entry| u64::from(entry.blocks)).sum();
+            let (tenant, bytes) = (same[0].tenant, blocks * BLOCK_BYTES as u64);
+            match tenants.iter_mut().find(|(it, _)| *it == tenant) {
+                Some((_, sum)) => *sum += bytes,
+                None => tenants.push((tenant, bytes)),
+            }
+            *self.tenants.entry(tenant).or_default() += bytes;
         }
-        *self.tenants.entry(entry.tenant).or_default() += bytes;
     }
 
     /// Makes a segment free, with all that was counted into it.
     pub(super) fn free(&mut self, segment: u32) {
         let freed = std::mem::replace(&mut self.segments[segment as usize], Segment::free());
+        self.dead -= freed.dead.len();
         for (tenant, bytes) in freed.tenants {
             let sum = self.tenants.get_mut(&tenant).expect("it was counted");
             *sum -= bytes;
@@ -254,6 +266,7 @@ impl State {
             segment.dead.sort_unstable();
             segment.dead.dedup();
         }
+        self.dead = self.segments.iter().map(|segment| segment.dead.len()).sum();
         let newest = (0..).zip(&self.segments).filter(|(_, it)| it.status != Status::Free);
         let newest: Option<(u32, _)> = newest.max_by_key(|(_, segment)| segment.incarnation);
         self.hand = newest.map_or(0, |(at, _)| (at + 1) % self.segments.len() as u32);
@@ -281,6 +294,8 @@ impl State {
             assert!(!free || segment.tenants.is_empty() && segment.dead.is_empty());
             assert!(segment.incarnation < self.next_incarnation, "incarnations grow");
         }
+        let dead: usize = self.segments.iter().map(|segment| segment.dead.len()).sum();
+        assert_eq!(dead, self.dead, "the dead are counted");
         assert_eq!(sums, self.tenants, "datasets are the sum of the segments");
         let chunk = self.chunk.as_ref().map_or(0, |chunk| chunk.buffer.capacity());
         let buffered: usize = self.buffered.iter().map(|it| it.buffer.capacity()).sum();

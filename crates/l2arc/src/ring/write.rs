@@ -3,6 +3,7 @@ use std::sync::atomic::Ordering;
 
 use super::Ring;
 use super::state::{Buffered, Chunk, State, Status, Writing};
+use crate::buffers::Buffers;
 use crate::cipher::Nonce;
 use crate::directory::{self, DirectoryEntry, ENTRY_BYTES};
 use crate::index::BLOCK_BYTES;
@@ -34,7 +35,7 @@ impl Ring {
 
     /// The longest that header and contents may be together, bytes.
     pub(crate) fn record_bytes_max(&self) -> u64 {
-        self.superblock.layout.segment_bytes / 4
+        self.superblock.layout.segment_bytes / 2
     }
 
     /// Whether a record of that length would be taken in now, as far as can be said beforehand.
@@ -100,13 +101,13 @@ impl Ring {
         place[header.total_bytes()..].fill(0);
         chunk.filled = end;
         state.open.as_mut().expect("a segment is open").entries.push(entry);
-        state.count(segment, &entry);
+        state.count(segment, &[entry]);
         Ok(())
     }
 
     /// Enters a record into the index, unless it has died on its way.
     fn enter(
-        &self,
+        self: &Arc<Self>,
         state: &mut State,
         header: &Header,
         entry: &DirectoryEntry,
@@ -126,6 +127,9 @@ impl Ring {
                     return Err(Refused::Killed);
                 }
             }
+            Incoming::Moved(_) if self.is_out_of_tombstones(state) => {
+                return Err(Refused::NoSegment);
+            }
             Incoming::Moved(from) => {
                 if state.is_floored(header.key.object, from.segment, from.unit)
                     || !index.update(entry.hash, from, |it| *it = indexed)
@@ -136,18 +140,6 @@ impl Ring {
             }
         }
         Ok(())
-    }
-
-    /// Writes down that the record at a place has died. It has left the index already.
-    pub(super) fn bury(&self, state: &mut State, place: Location) {
-        let segment = &mut state.segments[place.segment as usize];
-        if segment.status == Status::Free || segment.retired {
-            return;
-        }
-        let incarnation = segment.incarnation;
-        segment.dead.push(place.unit);
-        let (segment, unit) = (place.segment, place.unit);
-        self.append(state, JournalEntry::Dead { segment, unit, incarnation });
     }
 
     /// Makes sure that the open chunk has room for a record.
@@ -176,7 +168,7 @@ impl Ring {
             let room = self.superblock.layout.segment_bytes as usize
                 - writing.next_unit as usize * UNIT_BYTES;
             let wanted = wanted.min(room);
-            let capacity = wanted.next_power_of_two();
+            let capacity = Buffers::capacity(wanted);
             if state.buffered_bytes + capacity > self.shared.options.buffers_bytes_max {
                 return Err(Refused::Buffers);
             }
@@ -250,7 +242,7 @@ impl Ring {
         let opened = writing.opened;
         let (start_unit, buffer) = (chunk.start_unit, Arc::new(chunk.buffer));
         state.buffered.push(Buffered { segment, start_unit, buffer: buffer.clone() });
-        state.segments[segment as usize].unwritten += 1;
+        state.segments[segment as usize].users += 1;
         let free = !state.is_filled();
         state.wear.wrote(length as u64, free);
         self.spawn(write_chunk(self.clone(), segment, start_unit, buffer, opened));
@@ -332,7 +324,7 @@ async fn write_chunk(
     if let Some(buffer) = Arc::into_inner(buffer) {
         ring.shared.buffers.give(buffer);
     }
-    state.segments[segment as usize].unwritten -= 1;
+    state.segments[segment as usize].users -= 1;
     Ring::changed(state);
 }
 
@@ -342,7 +334,7 @@ async fn seal(ring: Arc<Ring>, writing: Writing) {
     let incarnation = ring.state.lock().segments[segment as usize].incarnation;
     ring.until(|state| {
         let place = &state.segments[segment as usize];
-        place.unwritten == 0 || place.incarnation != incarnation
+        place.users == 0 || place.incarnation != incarnation
     })
     .await;
     let Writing { next_unit, mut entries, opened, .. } = writing;
@@ -374,7 +366,7 @@ impl Ring {
                 return None;
             }
             // The segment is not given to others before this write has ended.
-            place.unwritten += 1;
+            place.users += 1;
         }
         let layout = &self.superblock.layout;
         let length = entries.len() * ENTRY_BYTES;
@@ -387,7 +379,7 @@ impl Ring {
         let written = self.device.write(offset, Arc::new(buffer)).await;
         let state = &mut *self.state.lock();
         let place = &mut state.segments[segment as usize];
-        place.unwritten -= 1;
+        place.users -= 1;
         if place.retired {
             Self::changed(state);
             return None;

@@ -128,7 +128,7 @@ fn limits_hold() {
     let taken = (1..100).take_while(|part| limited(*part).is_ok()).count();
     assert!((5..50).contains(&taken), "{taken}");
     assert_eq!(limited(200), Err(Refused::Limit));
-    let long = vec![0; 20 << 10];
+    let long = vec![0; 40 << 10];
     let admission = crate::common::admission(&subject.flash, &key(4, 4));
     assert_eq!(subject.flash.admit(&key(4, 4), &long, &admission), Err(Refused::TooLarge));
     assert_eq!(device.info().size_bytes, DEVICE_BYTES as u64);
