@@ -10,7 +10,7 @@ use std::env;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::executor::block_on;
 use futures::stream::{self, StreamExt};
@@ -24,13 +24,14 @@ fn key(number: u64) -> Key {
 }
 
 fn opening() -> Opening {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     Opening {
         pool: [1; 16],
         device: [2; 16],
-        salt: [3; 16],
+        salt: now.as_nanos().to_le_bytes(),
         life: 1,
         lives: None,
-        wall_seconds: 0,
+        wall_seconds: now.as_secs(),
         force: true,
         empty: false,
     }

@@ -21,6 +21,8 @@ use super::{DeviceError, wait_for_end};
 const DEPTH: usize = 128;
 /// The name of the completion which says that the queue has something new.
 const WAKE: u64 = u64::MAX;
+/// `POLLIN` of `poll(2)`.
+const POLL_IN: u32 = 1;
 /// How often deadlines are looked at.
 const TICK: Timespec = Timespec::new().nsec(200_000_000);
 /// The same, while nothing is under way.
@@ -119,9 +121,7 @@ struct Driver {
     file: Arc<OwnedFd>,
     under_way: Vec<Option<Request>>,
     vacant: Vec<usize>,
-    /// Where the kernel puts the eventfd's counter.
-    counter: Box<[u8; 8]>,
-    /// A read of the eventfd is under way.
+    /// The kernel watches the eventfd.
     listens: bool,
 }
 
@@ -133,8 +133,13 @@ impl Driver {
         let uring = builder.build(entries).or_else(|_| IoUring::new(entries))?;
         let mut probe = io_uring::Probe::new();
         uring.submitter().register_probe(&mut probe)?;
-        let needed =
-            [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
+        let needed = [
+            opcode::Read::CODE,
+            opcode::PollAdd::CODE,
+            opcode::Write::CODE,
+            opcode::Fsync::CODE,
+            opcode::Fallocate::CODE,
+        ];
         if !needed.iter().all(|code| probe.is_supported(*code))
             || !uring.params().is_feature_ext_arg()
         {
@@ -146,7 +151,6 @@ impl Driver {
             file,
             under_way: (0..DEPTH).map(|_| None).collect(),
             vacant: (0..DEPTH).rev().collect(),
-            counter: Box::new([0; 8]),
             listens: false,
         })
     }
@@ -222,8 +226,8 @@ impl Driver {
         if !self.listens {
             self.listens = true;
             let wake = Fd(self.queue.wake.as_raw_fd());
-            let entry = opcode::Read::new(wake, self.counter.as_mut_ptr(), 8).build();
-            // SAFETY: the counter is a box of the driver, which outlives the ring.
+            let entry = opcode::PollAdd::new(wake, POLL_IN).multi(true).build();
+            // SAFETY: it points to no memory.
             unsafe { push(&mut self.uring, &entry.user_data(WAKE)) };
         }
     }
@@ -244,7 +248,8 @@ impl Driver {
     fn reap(&mut self) {
         for completion in self.uring.completion() {
             if completion.user_data() == WAKE {
-                self.listens = false;
+                // Each write to the eventfd is told once; its counter is never read.
+                self.listens = io_uring::cqueue::more(completion.flags());
                 continue;
             }
             let place = completion.user_data() as usize;
@@ -276,7 +281,6 @@ impl Driver {
             request.waiter.expire(Instant::now() + Duration::from_secs(u32::MAX.into()));
             std::mem::forget(request);
         }
-        std::mem::forget(std::mem::take(&mut self.counter));
     }
 }
 
