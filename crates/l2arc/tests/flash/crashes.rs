@@ -3,21 +3,22 @@
 //! Each seed is a history of several lives of one pool. In a life some tasks read, admit, write
 //! and delete at the same time on a device whose calls take random times; then the machine stops
 //! at a random moment, the device is left as a crash may leave it, and the next life begins with
-//! that. Whatever is read must be what the origin holds at that moment.
+//! that. At many other moments too it is tried what a crash would have left. Whatever is read must be what the origin holds at that moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use l2arc::{Cipher, Flash, Key, Opened};
+use l2arc::{Cipher, Flash, Key, Opened, Options};
 use parking_lot::Mutex;
-use storage::{Clock, CrashDevice, Random, Simulation, Spawn};
+use storage::{Clock, CrashDevice, MemoryDevice, Random, Simulation, Spawn};
 
 use crate::common::{self, DEVICE_BYTES, Subject, contents, key, opening};
 
 const OBJECTS: u64 = 6;
-const PARTS: u64 = 12;
-const LIVES: u64 = 5;
+/// Parts of an object in the histories of some seeds, so few that all of them fit, and of others.
+const PARTS: [u64; 2] = [12, 60];
+const LIVES: u64 = 6;
 const TASKS: u64 = 6;
 
 /// What is at the origin, and who is changing it.
@@ -27,6 +28,7 @@ struct Origin {
     busy: Vec<Key>,
     hits: u64,
     kills: u64,
+    parts: u64,
 }
 
 impl Origin {
@@ -39,8 +41,8 @@ impl Origin {
     }
 }
 
-fn keys() -> Vec<Key> {
-    (0..OBJECTS).flat_map(|object| (0..PARTS).map(move |part| key(object, part))).collect()
+fn keys(parts: u64) -> Vec<Key> {
+    (0..OBJECTS).flat_map(|object| (0..parts).map(move |part| key(object, part))).collect()
 }
 
 /// Takes the right to change or to read records, if nobody else has it.
@@ -97,13 +99,23 @@ async fn write(flash: &Flash, origin: &Mutex<Origin>, keys: &[Key], object: Opti
 }
 
 /// One of the tasks of a life.
-async fn work(flash: Arc<Flash>, origin: Arc<Mutex<Origin>>, clock: Simulation, seed: u64) {
+async fn work(
+    flash: Arc<Flash>,
+    origin: Arc<Mutex<Origin>>,
+    clock: Simulation,
+    seed: u64,
+    writes: u64,
+) {
     let mut random = Random::new(seed);
+    let parts = origin.lock().parts;
     loop {
         let object = random.below(OBJECTS);
-        let one = key(object, random.below(PARTS));
+        // Some are read much more often than others.
+        let part = random.below(parts).min(random.below(parts)).min(random.below(parts));
+        let one = key(object, part);
         let wait = Duration::from_micros(random.below(2000));
         match random.below(40) {
+            30..40 if random.below(100) >= writes => read(&flash, &origin, one, wait, &clock).await,
             0..30 => read(&flash, &origin, one, wait, &clock).await,
             30..37 => write(&flash, &origin, &[one], None).await,
             37 => {
@@ -111,7 +123,7 @@ async fn work(flash: Arc<Flash>, origin: Arc<Mutex<Origin>>, clock: Simulation, 
                 write(&flash, &origin, &several, None).await;
             }
             38 if random.below(4) == 0 => {
-                let all: Vec<Key> = (0..PARTS).map(|part| key(object, part)).collect();
+                let all: Vec<Key> = (0..parts).map(|part| key(object, part)).collect();
                 write(&flash, &origin, &all, Some(object)).await;
             }
             _ => flash.settle().await,
@@ -123,20 +135,49 @@ async fn work(flash: Arc<Flash>, origin: Arc<Mutex<Origin>>, clock: Simulation, 
 /// Everything that is served is what the origin holds.
 fn check(subject: &Subject, origin: &Mutex<Origin>) -> u64 {
     let mut hits = 0;
-    for key in keys() {
+    let parts = origin.lock().parts;
+    for key in keys(parts) {
         let version = origin.lock().version(&key);
         hits += u64::from(subject.read(&key, version).is_ok());
     }
     hits
 }
 
-/// Runs the history of a seed. Returns hits after crashes, hits in all, and kills.
-fn history(seed: u64) -> (u64, u64, u64) {
+/// Starts on what a crash has left, and goes no further than to read everything. Returns hits.
+fn start_on(images: Vec<Vec<u8>>, options: &Options, origin: &Mutex<Origin>, seed: u64) -> u64 {
+    let subject = Subject::new(seed, options.clone());
+    for (number, image) in images.into_iter().enumerate() {
+        let device = Arc::new(MemoryDevice::with_image(image, 512));
+        let added =
+            subject.simulation.run(subject.flash.add(device, &opening(90 + number as u128)));
+        assert_eq!(added, Ok(Opened::Warm));
+    }
+    subject.simulation.run(subject.flash.recovered());
+    subject.flash.validate();
+    check(&subject, origin)
+}
+
+/// What happened in a history, to tell whether enough did.
+#[derive(Default)]
+struct Outcome {
+    survived: u64,
+    hits: u64,
+    kills: u64,
+    evicted: u64,
+    second_lives: u64,
+}
+
+/// Runs the history of a seed.
+fn history(seed: u64) -> Outcome {
     let mut random = Random::new(seed);
-    let origin = Arc::new(Mutex::new(Origin::default()));
+    let parts = PARTS[random.below(2) as usize];
+    let origin = Arc::new(Mutex::new(Origin { parts, ..Origin::default() }));
     let devices = 1 + random.below(2) as usize;
-    let mut images = vec![vec![0; DEVICE_BYTES]; devices];
-    let mut survived = 0;
+    // A ring that comes round often, or seldom; few writes, or many.
+    let device_bytes = [DEVICE_BYTES, 1100 << 10][random.below(2) as usize];
+    let writes = [100, 30, 8][random.below(3) as usize];
+    let mut images = vec![vec![0; device_bytes]; devices];
+    let mut outcome = Outcome::default();
     let mut options = common::options();
     options.cipher = (random.below(3) == 0).then(|| Cipher::new(&[9; 32]));
     options.trim = random.below(2) == 0;
@@ -161,17 +202,30 @@ fn history(seed: u64) -> (u64, u64, u64) {
             check(&subject, &origin);
         } else if random.below(2) == 0 {
             subject.simulation.run(subject.flash.recovered());
-            survived += check(&subject, &origin);
+            outcome.survived += check(&subject, &origin);
             subject.flash.validate();
         }
         for _ in 0..TASKS {
             let (flash, clock) = (subject.flash.clone(), subject.simulation.clone());
-            subject.simulation.spawn(Box::pin(work(flash, origin.clone(), clock, random.draw())));
+            subject.simulation.spawn(Box::pin(work(
+                flash,
+                origin.clone(),
+                clock,
+                random.draw(),
+                writes,
+            )));
         }
         for _ in 0..random.below(6000) {
             subject.simulation.step();
+            if random.below(200) == 0 {
+                let images = crashes.iter().map(|record| record.crash(random.draw())).collect();
+                outcome.survived += start_on(images, &options, &origin, random.draw());
+            }
         }
         subject.flash.validate();
+        let statistics = subject.flash.statistics();
+        outcome.evicted += statistics.evicted_segments;
+        outcome.second_lives += statistics.second_lives;
         if random.below(8) == 0 {
             subject.simulation.run(subject.flash.stop());
         }
@@ -179,7 +233,7 @@ fn history(seed: u64) -> (u64, u64, u64) {
         subject.simulation.crash();
     }
     let origin = origin.lock();
-    (survived, origin.hits, origin.kills)
+    Outcome { hits: origin.hits, kills: origin.kills, ..outcome }
 }
 
 /// Seeds of a run; `WARMFRONT_SEEDS=FIRST..END` runs others.
@@ -189,20 +243,27 @@ fn seeds() -> std::ops::Range<u64> {
         let (first, end) = text.split_once("..")?;
         Some(first.parse().ok()?..end.parse().ok()?)
     });
-    chosen.unwrap_or(0..1000)
+    chosen.unwrap_or(0..200)
 }
 
 #[test]
 fn no_crash_brings_an_old_copy_back() {
-    let (mut survived, mut hits, mut kills) = (0, 0, 0);
+    let mut all = Outcome::default();
     for seed in seeds() {
         let outcome = std::panic::catch_unwind(|| history(seed));
-        let Ok((after, all, killed)) = outcome else { panic!("seed {seed} fails; see above") };
-        survived += after;
-        hits += all;
-        kills += killed;
+        let Ok(outcome) = outcome else { panic!("seed {seed} fails; see above") };
+        all.survived += outcome.survived;
+        all.hits += outcome.hits;
+        all.kills += outcome.kills;
+        all.evicted += outcome.evicted;
+        all.second_lives += outcome.second_lives;
     }
     let count = seeds().end - seeds().start;
-    println!("{count} histories: {hits} hits, {survived} of them after a crash, {kills} kills");
-    assert!(survived > 20 * count && kills > 20 * count, "{survived} {kills}: too little happened");
+    let Outcome { survived, hits, kills, evicted, second_lives } = all;
+    println!(
+        "{count} histories: {hits} hits, {survived} of them after a crash, {kills} kills, \
+         {evicted} segments evicted, {second_lives} records written anew"
+    );
+    let least = [survived / 20, kills / 20, evicted, second_lives].into_iter().min();
+    assert!(least >= Some(count), "too little happened");
 }

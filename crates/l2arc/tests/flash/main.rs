@@ -6,3 +6,4 @@ mod damage;
 mod devices;
 mod faults;
 mod keeping;
+mod order;
