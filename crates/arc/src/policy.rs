@@ -2,14 +2,17 @@
 //!
 //! # The algorithm
 //!
+//! There are two sets of rules on one structure. [`PolicyKind::Arc`](crate::PolicyKind::Arc) is told
+//! first, then what [`PolicyKind::Auto`](crate::PolicyKind::Auto) does otherwise.
+//!
 //! This is ARC (Megiddo and Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST
 //! 2003) in its clock form CAR (Bansal and Modha, "CAR: Clock with Adaptive Replacement", FAST
 //! 2004), with sizes in bytes, two classes of records, and the habits of OpenZFS where a file
 //! cache needs them.
 //!
 //! Records that were used once stand on **MRU**, records that were used again on **MFU** (T1 and
-//! T2 in the papers). Both are clocks. A hit moves nothing: it sets a bit in the record, so it
-//! needs no exclusive lock. When room is needed, the hand looks at the oldest record of a list:
+//! T2 in the papers). Both are clocks. A hit moves nothing: it counts in the record, so it
+//! needs no exclusive lock; ARC asks only whether the count is zero, which is the papers' bit. When room is needed, the hand looks at the oldest record of a list:
 //!
 //! ```text
 //!             insert                                ghost hit
@@ -49,12 +52,33 @@
 //!
 //! **Uncached** records (read once and not to be kept) are the first to go and leave no ghost.
 //!
+//! # Settings
+//!
+//! Under `auto` MRU's share of a class is not moved by ghost hits but set: see
+//! [`Setting`](crate::Setting), of which shadow caches choose one (`tuner.rs`). What differs:
+//!
+//! - **Filling.** While there is room, what comes first goes to MFU.
+//! - **Promotion.** A record of MRU goes on to MFU when the hand finds that it was used twice since
+//!   it came; one use is what a scan of a file in small pieces makes, too.
+//! - **The hand on MFU** takes one off the count of a used record and lets it go round; a count of
+//!   three is three rounds.
+//! - **Ghosts** of both lists are one queue, which remembers three times the capacity, with the
+//!   time of last use. A record that comes back goes to MFU if its last use was later than that of
+//!   MFU's oldest, after the hand has passed up to eight used ones there: it has come back sooner
+//!   than what would have to give way. Otherwise it starts on MRU. (LIRS, Jiang and Zhang,
+//!   SIGMETRICS 2002, compares in this way.)
+//! - **Recency.** In that setting the older of both ends goes, records come in on MRU, and a used
+//!   record goes round where it stands: LRU as a clock.
+//!
+//! Time of use is counted in insertions, so that hits change nothing while nothing comes in.
+//!
 //! # What is charged
 //!
 //! ```text
 //! charged = sum of payload bytes
 //!         + resident records * (size of key and value + 40 + 10)     record_overhead()
 //!         + ghosts           * (24 + 10)                             ghost_overhead()
+//!         + under auto: capacity / 64, at most 1,280,000             for the shadows
 //! ```
 //!
 //! 40 bytes are the record's own fields and its links, 10 its share of the index, which takes 5.7
