@@ -2,8 +2,8 @@
 //!
 //! # The algorithm
 //!
-//! There are two sets of rules on one structure. [`PolicyKind::Arc`](crate::PolicyKind::Arc) is told
-//! first, then what [`PolicyKind::Auto`](crate::PolicyKind::Auto) does otherwise.
+//! There are two sets of rules on one structure. [`PolicyKind::Arc`](crate::PolicyKind::Arc) is
+//! told first, then what [`PolicyKind::Auto`](crate::PolicyKind::Auto) does otherwise.
 //!
 //! This is ARC (Megiddo and Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST
 //! 2003) in its clock form CAR (Bansal and Modha, "CAR: Clock with Adaptive Replacement", FAST
@@ -12,7 +12,8 @@
 //!
 //! Records that were used once stand on **MRU**, records that were used again on **MFU** (T1 and
 //! T2 in the papers). Both are clocks. A hit moves nothing: it counts in the record, so it
-//! needs no exclusive lock; ARC asks only whether the count is zero, which is the papers' bit. When room is needed, the hand looks at the oldest record of a list:
+//! needs no exclusive lock; ARC asks only whether the count is zero, which is the papers' bit.
+//! When room is needed, the hand looks at the oldest record of a list:
 //!
 //! ```text
 //!             insert                                ghost hit

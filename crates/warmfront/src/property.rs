@@ -368,8 +368,8 @@ pub const PROPERTIES: &[Property] = &[
         values: "auto|arc",
         default: "auto",
         help: "rules by which records are kept",
-        long_help: "Rules by which records are kept. With auto, small shadows of the cache try four \
-            settings on a sample of the load, and the best is in force (`warmfront why FILE` and \
+        long_help: "Rules by which records are kept. With auto, small shadows of the cache try \
+            four settings on a sample of the load, and the best is in force (`warmfront why` and \
             `arcstat -f set` tell which); with arc, ARC as published, in its clock form. A dataset \
             with arc, and those below it that have neither policy, arcreserve nor arclimit of \
             their own, have lists of their own in the cache. Not inherited.",

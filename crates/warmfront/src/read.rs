@@ -308,8 +308,8 @@ impl OpenFile {
         tenant.counters.add(reason, 1);
     }
 
-    /// Puts a record into the ARC, as the properties and the budget allow. What is read for somebody
-    /// whose use does not count passes by, except what is primed.
+    /// Puts a record into the ARC, as the properties and the budget allow. What is read for
+    /// somebody whose use does not count passes by, except what is primed.
     pub(crate) fn admit(
         &self,
         tenant: &Tenant,

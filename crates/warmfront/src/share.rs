@@ -5,8 +5,8 @@ use arc::{PARTITIONS_MAX, PolicyKind, Share};
 use crate::property::Properties;
 use crate::size::{HumanSize, Size};
 
-/// Datasets that can have `arcreserve`, `arclimit` or `policy=arc` at a time, in all pools of a process. One
-/// partition is everybody else's, one is what passes by.
+/// Datasets that can have `arcreserve`, `arclimit` or `policy=arc` at a time, in all pools of a
+/// process. One partition is everybody else's, one is what passes by.
 pub const SHARES_MAX: usize = PARTITIONS_MAX - 2;
 
 /// Reserves that a refusal lists one by one; the smaller ones are counted.
@@ -80,8 +80,8 @@ pub enum ShareError {
     },
     /// Too many datasets have shares of their own.
     #[error(
-        "{count} datasets would have arcreserve, arclimit or policy=arc, and at most {SHARES_MAX} can; set it \
-         on a dataset above them, which they then share"
+        "{count} datasets would have arcreserve, arclimit or policy=arc, and at most {SHARES_MAX} \
+         can; set it on a dataset above them, which they then share"
     )]
     TooMany {
         /// How many.

@@ -28,7 +28,8 @@ const DEFAULT: &str = "time,read,ddread,ddh%,dmread,dmh%,pread,ph%,size,c,avail"
 const EXTENDED: &str = "time,mfu,mru,mfug,mrug,unc,evict,dread,pread,read";
 const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,puse,pwaste";
 
-/// Prints what a pool or a dataset was asked, second by second. The first line is the sum since it was mounted.
+/// Prints what a pool or a dataset was asked, second by second. The first line is the sum since it
+/// was mounted.
 pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()> {
     if arguments.list {
         print(&columns::list());

@@ -3,7 +3,8 @@
 //! Each seed is a history of several lives of one pool. In a life some tasks read, admit, write
 //! and delete at the same time on a device whose calls take random times; then the machine stops
 //! at a random moment, the device is left as a crash may leave it, and the next life begins with
-//! that. At many other moments too it is tried what a crash would have left. Whatever is read must be what the origin holds at that moment.
+//! that. At many other moments too it is tried what a crash would have left. Whatever is read must
+//! be what the origin holds at that moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

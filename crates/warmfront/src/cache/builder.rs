@@ -176,8 +176,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
         self
     }
 
-    /// By which rules entries are kept: the setting that does best on a sample of the load, which is
-    /// the default, or ARC.
+    /// By which rules entries are kept: the setting that does best on a sample of the load, which
+    /// is the default, or ARC.
     ///
     /// ```
     /// # use warmfront::cache::{Cache, PolicyKind};
