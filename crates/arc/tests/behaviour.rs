@@ -193,6 +193,35 @@ fn a_loop_a_little_too_long() {
     }
 }
 
+/// `auto` holds a part of a loop that is larger than the cache, where LRU and ARC have no hit.
+#[test]
+fn auto_holds_a_part_of_a_loop() {
+    for length in [1011, 1100, 1500] {
+        let mut load = Load::new(Options { policy: PolicyKind::Auto, ..unit_pages(1000) });
+        let rounds = 100 * length;
+        let hits = (0..rounds).filter(|step| load.read(step % length, DEMAND)).count() as u64;
+        load.policy.validate().unwrap();
+        // The optimum keeps all but one of the first thousand, from the second round on.
+        let optimum = (rounds / length - 1) * 999;
+        println!("loop of {length}: {hits} hits of {rounds}, the optimum about {optimum}");
+        assert!(hits > optimum / 10 * 9, "loop of {length}: {hits} hits of {rounds}");
+    }
+}
+
+/// What each kind of rules makes of a hot set of half the cache beside an endless scan.
+#[test]
+fn auto_leaves_the_hot_set_alone_too() {
+    let mut load = Load::new(Options { policy: PolicyKind::Auto, ..unit_pages(1000) });
+    let (mut hits, rounds) = (0, 200_000);
+    for step in 0..rounds {
+        let hot = load.random(500);
+        hits += u64::from(load.read(hot, DEMAND));
+        load.read(1_000_000 + step, DEMAND);
+    }
+    println!("{hits} hits of {rounds} on the hot set beside a scan");
+    assert!(hits >= rounds / 100 * 98, "{hits} hits of {rounds}");
+}
+
 #[test]
 fn the_hand_takes_a_bounded_number_of_steps() {
     let capacity = 4 * u64::from(HAND_STEPS_MAX);
