@@ -13,7 +13,7 @@ use super::departure::Kept;
 /// #     warmfront::cache::Cache::builder().capacity_bytes(1 << 20).weigher(|_, _| 100).build()?;
 /// cache.insert(1, 10)?;
 /// let entry = cache.by_heat().next().expect("there is one");
-/// assert_eq!((entry.key, entry.value, entry.bytes, entry.frequent), (1, 10, 100, false));
+/// assert_eq!((entry.key, entry.value, entry.bytes), (1, 10, 100));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
