@@ -88,6 +88,8 @@ struct Terms {
 pub struct Cache<K, V, S = DefaultHashBuilder> {
     shards: Box<[Shard<K, V>]>,
     capacity_bytes: AtomicU64,
+    /// What is charged for the shadows of the tuners.
+    aside_bytes: AtomicU64,
     /// What the shards together may take.
     budget: Budget,
     /// Of each partition, what its records take in all shards, and its limit.
@@ -125,6 +127,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         let cache = Self {
             shards,
             capacity_bytes: AtomicU64::new(options.capacity_bytes),
+            aside_bytes: AtomicU64::new(0),
             budget: Budget::new(options.capacity_bytes),
             accounts: (0..PARTITIONS_MAX).map(|_| Budget::new(u64::MAX)).collect(),
             terms: Mutex::new(vec![Terms { share: Share::FREE, behaviour }]),
@@ -201,12 +204,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// Payload, headers, ghosts and index of all shards; see [`Policy`].
     pub fn charged_bytes(&self) -> u64 {
-        self.budget.charged() + self.aside_bytes()
-    }
-
-    /// What is charged for the shadows of the tuners, bytes.
-    fn aside_bytes(&self) -> u64 {
-        self.capacity_bytes().saturating_sub(self.budget.capacity())
+        self.budget.charged() + self.aside_bytes.load(Relaxed)
     }
 
     /// The most payload bytes that one record may have.
@@ -405,8 +403,10 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// As [`Cache::set_capacity`], and hands out the values that went, while no lock is held.
     pub fn set_capacity_with(&self, capacity_bytes: u64, mut gone: impl FnMut(V)) -> Evicted {
+        let terms = self.terms.lock();
         self.capacity_bytes.store(capacity_bytes, Relaxed);
-        self.set_bounds(&self.terms.lock());
+        self.set_bounds(&terms);
+        drop(terms);
         self.shrink_to_fit(0, &mut gone)
     }
 
@@ -420,6 +420,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             aside = Tuner::bytes_max(capacity);
             tuners.iter().for_each(|tuner| tuner.set_bytes_max(aside / tuners.len() as u64));
         }
+        self.aside_bytes.store(aside, Relaxed);
         self.budget.set_capacity(capacity - aside);
         for shard in &self.shards {
             let mut policy = shard.policy.write();
