@@ -71,8 +71,9 @@ struct Terms {
 /// A cache that many threads use at once. Time is an argument, as everywhere in this crate.
 ///
 /// A key belongs to one of a power of two of shards, each a [`Policy`] behind a reader-writer
-/// lock. A hit takes the read lock, probes once, stores at most one word and clones the value. An
-/// insertion takes the write lock. No call holds two locks.
+/// lock. A hit takes the read lock, probes once, stores at most two words and clones the value. An
+/// insertion takes the write lock. No call holds the locks of two shards. What is sampled is told
+/// to the shadows of `policy=auto` under a lock of theirs, for which a hit does not wait.
 ///
 /// **Partitions** are parts of the cache with a [`Share`] of their own; tenants are assigned to
 /// them, and stand in the first, which has no share, before they are. A limit holds over all
@@ -101,7 +102,6 @@ pub struct Cache<K, V, S = DefaultHashBuilder> {
     turn: AtomicUsize,
     refused: [AtomicU64; 4],
     record_overhead: u64,
-    record_share: u64,
     hasher: S,
 }
 
@@ -131,11 +131,10 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             budget: Budget::new(options.capacity_bytes),
             accounts: (0..PARTITIONS_MAX).map(|_| Budget::new(u64::MAX)).collect(),
             terms: Mutex::new(vec![Terms { share: Share::FREE, behaviour }]),
-            options: *options,
+            options: Options { record_share: options.record_share.max(1), ..*options },
             turn: AtomicUsize::new(0),
             refused: Default::default(),
             record_overhead,
-            record_share: options.record_share.max(1),
             hasher,
         };
         cache.set_bounds(&cache.terms.lock());
@@ -728,7 +727,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// What one record may take where all may take `bytes`, header included.
     const fn record_cost_max(&self, bytes: u64) -> u64 {
-        bytes / self.record_share
+        bytes / self.options.record_share
     }
 
     fn remove_hashed(&self, hash: u64, key: &K) -> Option<V> {

@@ -1,38 +1,14 @@
 //! The cache: one budget over all shards, statistics, many threads.
 
-use std::hash::{BuildHasher, Hasher};
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc::{Cache, Charge, Class, Kind, List, Options, PolicyKind, Queue, Refused};
+use common::Plain;
 use proptest::prelude::*;
-
-/// Hashes a `u64` to itself times an odd number, so that a test can choose shards.
-#[derive(Clone, Default)]
-struct Plain(u64);
-
-impl BuildHasher for Plain {
-    type Hasher = Self;
-
-    fn build_hasher(&self) -> Self {
-        Self(0)
-    }
-}
-
-impl Hasher for Plain {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are u64");
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key;
-    }
-}
 
 /// A key of `shard` (of at most 256).
 fn key(shard: u64, number: u64) -> u64 {

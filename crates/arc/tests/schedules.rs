@@ -2,11 +2,13 @@
 //! `cargo test --release -p warmfront-arc --features shuttle --test schedules`.
 #![cfg(feature = "shuttle")]
 
-use std::hash::{BuildHasher, Hasher};
+mod common;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc::{Arena, Cache, Charge, Class, Kind, Options, PAGE_BYTES, Refused, Share};
+use common::Plain;
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread::{self, JoinHandle};
 use shuttle::{check_pct, check_random};
@@ -25,32 +27,6 @@ const LATER: Duration = Duration::from_secs(1);
 fn explore(test: fn()) {
     check_random(test, SCHEDULES);
     check_pct(test, SCHEDULES, DEPTH);
-}
-
-/// Hashes a `u64` to itself, so that a test chooses shards, and no schedule depends on a seed.
-#[derive(Debug, Clone, Default)]
-struct Plain(u64);
-
-impl BuildHasher for Plain {
-    type Hasher = Self;
-
-    fn build_hasher(&self) -> Self {
-        Self(0)
-    }
-}
-
-impl Hasher for Plain {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are u64");
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key;
-    }
 }
 
 /// A value that knows its key and who holds it.

@@ -334,7 +334,7 @@ pub const PROPERTIES: &[Property] = &[
         default: "none",
         help: "RAM that other datasets cannot take",
         long_help: "Bytes of the ARC, with headers and ghosts, that others cannot take from this \
-            dataset and those below it that have neither arcreserve nor arclimit of their own. \
+            dataset and those below it that have no arcreserve, arclimit or policy of their own. \
             What is not used serves others. Not inherited, as ZFS's reservation. While the \
             ceiling is too small for all reserves, each gives in proportion.",
         inherited: false,
@@ -352,7 +352,7 @@ pub const PROPERTIES: &[Property] = &[
         default: "none",
         help: "RAM that the dataset cannot exceed",
         long_help: "Bytes of the ARC, with headers and ghosts, that this dataset and those below \
-            it that have neither arcreserve nor arclimit of their own cannot exceed. One record \
+            it that have no arcreserve, arclimit or policy of their own cannot exceed. One record \
             may take an eighth of it. Not inherited, as ZFS's quota.",
         inherited: false,
         examples: &["none", "8M", "4G", "50%", "100%"],

@@ -90,6 +90,8 @@ impl Shares {
         let gone: Vec<Holding> = gone;
         for holding in &gone {
             set_share(cache, holding.partition, Share::FREE);
+            // Shadows of a partition that nobody has would take their part of the memory.
+            set_policy(cache, holding.partition, PolicyKind::Arc);
         }
         let mut moved = Vec::new();
         for Sharer { name, wanted, members } in sharers {
@@ -129,9 +131,7 @@ impl Shares {
         self.passage = Some(partition);
         set_share(cache, partition, share::passage(ceiling_bytes));
         // It is read in one go: nothing is to be learned there.
-        if let Err(error) = cache.set_policy(partition, PolicyKind::Arc) {
-            tracing::error!(partition, %error, "what passes by is not as it should be");
-        }
+        set_policy(cache, partition, PolicyKind::Arc);
         assign(cache, member, partition);
     }
 
@@ -161,9 +161,7 @@ impl Shares {
             })
             .collect();
         for Holding { partition, wanted, .. } in &self.holdings {
-            if let Err(error) = cache.set_policy(*partition, wanted.policy) {
-                tracing::error!(partition, %error, "the policy of a dataset is not in force");
-            }
+            set_policy(cache, *partition, wanted.policy);
         }
         wanted.extend(self.passage.map(|partition| (partition, share::passage(ceiling_bytes))));
         // Those that give come first, so that the sum never exceeds the capacity on the way.
@@ -275,6 +273,12 @@ impl Shares {
 fn assign(cache: &Cache<Key, Cached>, member: u32, partition: usize) {
     if let Err(error) = cache.assign(member, partition) {
         tracing::warn!(dataset = member, %error, "a dataset is without its share");
+    }
+}
+
+fn set_policy(cache: &Cache<Key, Cached>, partition: usize, policy: PolicyKind) {
+    if let Err(error) = cache.set_policy(partition, policy) {
+        tracing::error!(partition, %error, "the policy of a dataset is not in force");
     }
 }
 
