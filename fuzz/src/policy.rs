@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use arc::{Charge, Class, Kind, Options, Policy, PolicyKind, Share};
+use arc::{Charge, Class, Kind, List, Options, Policy, PolicyKind, Share};
 use libfuzzer_sys::fuzz_target;
 
 /// Largest capacity that an input asks for, bytes.
@@ -54,7 +54,7 @@ fn step(policy: &mut Policy<u8, u32>, bytes: &[u8], version: u32, mask: u64, now
     let before = policy.peek(hash, &key);
     let resident = policy.len();
     let mut gone = Vec::new();
-    match operation % 18 {
+    match operation % 19 {
         0..=4 => {
             let inserted = policy.insert(hash, key, version, charge, *now, &mut gone);
             let after = inserted.is_ok().then_some(version);
@@ -86,6 +86,15 @@ fn step(policy: &mut Policy<u8, u32>, bytes: &[u8], version: u32, mask: u64, now
         16 => {
             let share = Share { reserve_bytes: size, limit_bytes: size * u64::from(detail) };
             policy.set_share(usize::from(key & 3) + 1, share);
+        }
+        17 => {
+            let list = List::ALL[usize::from(key) % List::ALL.len()];
+            let (mut first, mut again) = (Vec::new(), Vec::new());
+            policy.offer(list, size, usize::from(detail), &mut first);
+            policy.offer(list, size, usize::MAX, &mut again);
+            assert!(first.len() <= usize::from(detail), "no more than was asked for");
+            assert!(first.iter().all(|offer| policy.newest(list).any(|(key, _)| *key == offer.key)));
+            assert!(again.iter().all(|offer| first.iter().all(|other| other.key != offer.key)));
         }
         _ => {
             // A partition is known once it has a share.

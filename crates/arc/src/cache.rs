@@ -10,6 +10,7 @@ use crate::behaviour::{Behaviour, PolicyKind};
 use crate::budget::Budget;
 use crate::ghost::Ghost;
 use crate::list::{Class, List};
+use crate::offer::{OFFER_ORDER, Offer};
 use crate::options::Options;
 use crate::place::PARTITIONS_MAX;
 use crate::policy::{Evicted, Giver, HEAT_ORDER, Hit, Inserted, Policy};
@@ -100,6 +101,8 @@ pub struct Cache<K, V, S = DefaultHashBuilder> {
     options: Options,
     /// The shard that gives next.
     turn: AtomicUsize,
+    /// The shard whose records are offered first.
+    offer_turn: AtomicUsize,
     refused: [AtomicU64; 4],
     record_overhead: u64,
     hasher: S,
@@ -133,6 +136,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             terms: Mutex::new(vec![Terms { share: Share::FREE, behaviour }]),
             options: Options { record_share: options.record_share.max(1), ..*options },
             turn: AtomicUsize::new(0),
+            offer_turn: AtomicUsize::new(0),
             refused: Default::default(),
             record_overhead,
             hasher,
@@ -194,6 +198,36 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         }
         ranked.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         ranked.into_iter().map(|(_, _, key, location)| (key, location)).collect()
+    }
+
+    /// Up to `records_max` records near the tails that have not been offered yet where they
+    /// stand, for a level below to take before they are evicted: metadata before data, MFU before
+    /// MRU, and those of one shard in the order in which they would go; none that is not to be
+    /// kept.
+    ///
+    /// Of each of these lists, over all shards and partitions, at most `ahead_bytes` are kept
+    /// offered ahead of eviction, and one record a shard and partition beyond. A record is offered
+    /// once, whether it is taken or not, and again only after it has moved to the young end of a
+    /// list. Eviction does not wait for this. See [`Policy::offer`].
+    pub fn offer(&self, ahead_bytes: u64, records_max: usize) -> Vec<Offer<K, V>> {
+        let mut offers = Vec::new();
+        let count = self.shards.len();
+        let ahead_bytes = ahead_bytes.div_ceil(count as u64);
+        let first = self.offer_turn.fetch_add(1, Relaxed);
+        for list in OFFER_ORDER {
+            for turn in 0..count {
+                let shard = &self.shards[first.wrapping_add(turn) & (count - 1)];
+                // Even parts of what is left; what one does not need, the next can have.
+                let end = offers.len() + (records_max - offers.len()).div_ceil(count - turn);
+                // A look does not keep readers waiting.
+                while offers.len() < end && shard.policy.read().has_offers(list, ahead_bytes) {
+                    let batch = BATCH_MAX.min(end - offers.len());
+                    offers.reserve(batch);
+                    shard.policy.write().offer(list, ahead_bytes, batch, &mut offers);
+                }
+            }
+        }
+        offers
     }
 
     /// Bound on [`Cache::charged_bytes`].

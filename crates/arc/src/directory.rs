@@ -143,6 +143,11 @@ impl<K: Eq, V> Directory<K, V> {
         self.records.move_to(slot, place);
     }
 
+    /// Takes note that the oldest record of a list that was not offered now is; its slot.
+    pub fn offer(&mut self, place: Place) -> Option<u32> {
+        self.records.offer(place)
+    }
+
     fn compact_records(&mut self) {
         while let Some((from, to)) = self.records.compact() {
             let hash = self.records.get(to).hash;

@@ -31,6 +31,7 @@ mod directory;
 mod duel;
 mod ghost;
 mod list;
+mod offer;
 mod options;
 mod partition;
 mod place;
@@ -55,6 +56,7 @@ pub use curve::{
 };
 pub use ghost::Ghost;
 pub use list::{Class, List, Queue};
+pub use offer::Offer;
 pub use options::{CORRELATED_WINDOW, Options};
 pub use place::PARTITIONS_MAX;
 pub use policy::{Evicted, GHOST_SHARE, HAND_STEPS_MAX, Hit, Inserted, Policy, RECORD_SHARE};

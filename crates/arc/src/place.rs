@@ -11,9 +11,11 @@ pub const PARTITIONS_MAX: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place(NonZeroU16);
 
-/// Bits: two for the queue, one for the class, the rest for the partition; and one is added.
+/// Bits: two for the queue, one for the class, six for the partition; one is added to these. The
+/// last one is set for what stands between the clock's hand and the marker of its list.
 const CLASS_SHIFT: u16 = 2;
 const PARTITION_SHIFT: u16 = 3;
+const OFFERED: u16 = 1 << 15;
 
 impl Place {
     /// Numbers that one partition takes.
@@ -32,13 +34,29 @@ impl Place {
     /// From 1 to `PARTITIONS_MAX * LISTS`.
     #[inline]
     pub const fn number(self) -> usize {
-        self.0.get() as usize
+        (self.0.get() & !OFFERED) as usize
+    }
+
+    /// Whether what stands here has been offered to the level below.
+    #[inline]
+    pub const fn offered(self) -> bool {
+        self.0.get() & OFFERED != 0
+    }
+
+    /// The same place, offered or not.
+    #[inline]
+    pub const fn with_offered(self, offered: bool) -> Self {
+        let flag = if offered { OFFERED } else { 0 };
+        match NonZeroU16::new(self.0.get() & !OFFERED | flag) {
+            Some(number) => Self(number),
+            None => panic!("a place is never zero"),
+        }
     }
 
     /// The partition.
     #[inline]
     pub const fn partition(self) -> usize {
-        (self.0.get() - 1) as usize >> PARTITION_SHIFT
+        (self.number() - 1) >> PARTITION_SHIFT
     }
 
     /// The list within the partition.
@@ -75,6 +93,9 @@ mod tests {
                 numbers.push(place.number());
             }
         }
+        let offered = Place::new(PARTITIONS_MAX - 1, List::ALL[5]).with_offered(true);
+        assert_eq!((offered.partition(), offered.list()), (PARTITIONS_MAX - 1, List::ALL[5]));
+        assert!(offered.offered() && !offered.with_offered(false).offered());
         assert!(
             numbers.iter().all(|&number| (1..=PARTITIONS_MAX * Place::LISTS).contains(&number))
         );

@@ -87,6 +87,7 @@
 //! that an empty policy keeps, and the table of tenants (see [`Policy::tenant_table_bytes`]).
 
 mod hand;
+mod tails;
 mod uses;
 mod validate;
 

@@ -4,6 +4,10 @@
 //! a full cache that takes one item in for each that goes moves nothing. When there are more holes
 //! than a small share of the items, the last items move into them: slots come in pages, and memory
 //! follows the number of items down as well as up.
+//!
+//! Each list has a marker: items before it, from the oldest on, have been offered to a reader that
+//! goes ahead of whoever takes the oldest. What is offered is noted with the item, so that the
+//! marker and the sum of bytes before it follow whatever leaves the list, wherever it stood.
 
 use crate::place::Place;
 
@@ -26,9 +30,9 @@ pub(crate) trait Item {
     fn hash(&self) -> u64;
     /// Bytes that the item adds to its list.
     fn bytes(&self) -> u64;
-    /// The list it stands on.
+    /// The list it stands on, and whether it has been offered there.
     fn place(&self) -> Place;
-    /// Notes the list it stands on.
+    /// Notes the list it stands on, and whether it has been offered there.
     fn set_place(&mut self, place: Place);
 }
 
@@ -49,9 +53,14 @@ struct Ends {
     tail: u32,
     items: u64,
     bytes: u64,
+    /// The oldest item that has not been offered.
+    marker: u32,
+    /// Sum of bytes of the items before the marker.
+    offered_bytes: u64,
 }
 
-const EMPTY: Ends = Ends { head: NIL, tail: NIL, items: 0, bytes: 0 };
+const EMPTY: Ends =
+    Ends { head: NIL, tail: NIL, items: 0, bytes: 0, marker: NIL, offered_bytes: 0 };
 
 /// The list of the holes; lists of items have the numbers of their places, from 1.
 const HOLES: usize = 0;
@@ -96,6 +105,16 @@ impl<T: Item> Slab<T> {
         self.ends(place).bytes
     }
 
+    /// Sum of bytes of the items on a list that have been offered.
+    pub fn offered_bytes(&self, place: Place) -> u64 {
+        self.ends(place).offered_bytes
+    }
+
+    /// The oldest slot on a list that has not been offered.
+    pub fn marker(&self, place: Place) -> Option<u32> {
+        some(self.ends(place).marker)
+    }
+
     /// The oldest slot on a list.
     pub fn head(&self, place: Place) -> Option<u32> {
         some(self.ends(place).head)
@@ -132,16 +151,20 @@ impl<T: Item> Slab<T> {
         if after != before {
             let ends = &mut self.lists[place.number()];
             ends.bytes = ends.bytes - before + after;
+            if place.offered() {
+                ends.offered_bytes = ends.offered_bytes - before + after;
+            }
         }
         result
     }
 
-    /// Puts an item at the young end of its list.
-    pub fn push(&mut self, item: T) -> u32 {
-        let (place, bytes) = (item.place(), item.bytes());
+    /// Puts an item at the young end of its list, where it has not been offered.
+    pub fn push(&mut self, mut item: T) -> u32 {
+        let (place, bytes) = (item.place().with_offered(false), item.bytes());
+        item.set_place(place);
         let slot = match some(self.lists[HOLES].tail) {
             Some(hole) => {
-                self.unlink(HOLES, hole, 0);
+                self.unlink(HOLES, hole, 0, false);
                 self.node_mut(hole).item = Some(item);
                 hole
             }
@@ -166,9 +189,24 @@ impl<T: Item> Slab<T> {
     /// Takes an item out. Call [`Slab::compact`] afterwards.
     pub fn remove(&mut self, slot: u32) -> T {
         let Some(item) = self.node_mut(slot).item.take() else { panic!("slot {slot} is a hole") };
-        self.unlink(item.place().number(), slot, item.bytes());
+        self.unlink(item.place().number(), slot, item.bytes(), item.place().offered());
         self.link(HOLES, slot, 0);
         item
+    }
+
+    /// Takes note that the oldest item of a list that was not offered now is, and returns its
+    /// slot.
+    pub fn offer(&mut self, place: Place) -> Option<u32> {
+        let slot = self.marker(place)?;
+        let node = self.node_mut(slot);
+        let next = node.next;
+        let Some(item) = &mut node.item else { panic!("slot {slot} is a hole") };
+        item.set_place(place.with_offered(true));
+        let bytes = item.bytes();
+        let ends = &mut self.lists[place.number()];
+        ends.marker = next;
+        ends.offered_bytes += bytes;
+        Some(slot)
     }
 
     /// Moves one item into a hole, if there are too many holes. Returns its former and its present
@@ -177,17 +215,20 @@ impl<T: Item> Slab<T> {
         while self.lists[HOLES].items as usize > self.len() / HOLES_SHARE + PAGE_SLOTS {
             let last = self.slots as u32 - 1;
             if self.node(last).item.is_none() {
-                self.unlink(HOLES, last, 0);
+                self.unlink(HOLES, last, 0, false);
                 self.cut();
                 continue;
             }
             let hole = self.lists[HOLES].tail;
-            self.unlink(HOLES, hole, 0);
+            self.unlink(HOLES, hole, 0, false);
             *self.node_mut(hole) = self.cut();
             let list = self.get(hole).place().number();
             let (prev, next) = (self.node(hole).prev, self.node(hole).next);
             self.join(list, prev, hole);
             self.join(list, hole, next);
+            if self.lists[list].marker == last {
+                self.lists[list].marker = hole;
+            }
             return Some((last, hole));
         }
         None
@@ -202,12 +243,12 @@ impl<T: Item> Slab<T> {
         node
     }
 
-    /// Moves an item to the young end of a list.
+    /// Moves an item to the young end of a list, where it has not been offered.
     pub fn move_to(&mut self, slot: u32, place: Place) {
         let Some(item) = &mut self.node_mut(slot).item else { panic!("slot {slot} is a hole") };
-        let (from, bytes) = (item.place().number(), item.bytes());
-        item.set_place(place);
-        self.unlink(from, slot, bytes);
+        let (from, bytes) = (item.place(), item.bytes());
+        item.set_place(place.with_offered(false));
+        self.unlink(from.number(), slot, bytes, from.offered());
         self.link(place.number(), slot, bytes);
     }
 
@@ -246,14 +287,22 @@ impl<T: Item> Slab<T> {
         let ends = &mut self.lists[list];
         ends.items += 1;
         ends.bytes += bytes;
+        if ends.marker == NIL {
+            ends.marker = slot;
+        }
     }
 
-    fn unlink(&mut self, list: usize, slot: u32, bytes: u64) {
+    fn unlink(&mut self, list: usize, slot: u32, bytes: u64, offered: bool) {
         let Node { prev, next, .. } = *self.node(slot);
         self.join(list, prev, next);
         let ends = &mut self.lists[list];
         ends.items -= 1;
         ends.bytes -= bytes;
+        if offered {
+            ends.offered_bytes -= bytes;
+        } else if ends.marker == slot {
+            ends.marker = next;
+        }
     }
 
     /// Recounts links and sums.
@@ -285,6 +334,7 @@ impl<T: Item> Slab<T> {
     /// Follows one list; returns how many slots stand on it.
     fn validate_list(&self, number: usize, ends: Ends) -> Result<usize, String> {
         let (mut items, mut bytes, mut prev, mut slot) = (0, 0, NIL, ends.head);
+        let (mut marker, mut offered_bytes) = (NIL, 0);
         while let Some(at) = some(slot) {
             if at as usize >= self.slots {
                 return Err(format!("bad link {at}"));
@@ -296,6 +346,12 @@ impl<T: Item> Slab<T> {
             }
             items += 1;
             bytes += node.item.as_ref().map_or(0, Item::bytes);
+            match node.item.as_ref().filter(|item| item.place().offered()) {
+                Some(_) if marker != NIL => return Err(format!("slot {at} was offered too early")),
+                Some(item) => offered_bytes += item.bytes(),
+                None if marker == NIL => marker = at,
+                None => {}
+            }
             if items > self.slots as u64 {
                 return Err("the links run in a circle".to_string());
             }
@@ -303,6 +359,9 @@ impl<T: Item> Slab<T> {
         }
         if (ends.tail, ends.items, ends.bytes) != (prev, items, bytes) {
             return Err(format!("noted {ends:?}, found {items} items of {bytes} bytes"));
+        }
+        if (ends.marker, ends.offered_bytes) != (marker, offered_bytes) {
+            return Err(format!("noted {ends:?}, found {offered_bytes} bytes before {marker}"));
         }
         Ok(items as usize)
     }
@@ -361,6 +420,34 @@ mod tests {
     }
 
     #[test]
+    fn the_marker_follows_what_leaves_and_what_comes() {
+        let mut slab = Slab::new();
+        let offered = |slab: &mut Slab<Thing>| {
+            let slot = slab.offer(MRU);
+            slab.validate().unwrap();
+            slot.map(|slot| slab.get(slot).1)
+        };
+        assert_eq!(offered(&mut slab), None);
+        for bytes in 1..=5 {
+            slab.push(Thing(MRU, bytes));
+        }
+        assert_eq!((offered(&mut slab), offered(&mut slab)), (Some(1), Some(2)));
+        assert_eq!(slab.offered_bytes(MRU), 3);
+        slab.update(1, |thing| thing.1 = 20);
+        slab.remove(2);
+        slab.move_to(0, MRU);
+        assert_eq!((slab.offered_bytes(MRU), offered(&mut slab)), (20, Some(4)));
+        slab.remove(1);
+        assert_eq!((offered(&mut slab), offered(&mut slab)), (Some(5), Some(1)), "round again");
+        assert_eq!((offered(&mut slab), slab.offered_bytes(MRU)), (None, 10));
+        slab.push(Thing(MRU.with_offered(true), 6));
+        assert_eq!(offered(&mut slab), Some(6));
+        slab.move_to(0, MFU);
+        assert_eq!((slab.offered_bytes(MRU), slab.offered_bytes(MFU)), (15, 0));
+        slab.validate().unwrap();
+    }
+
+    #[test]
     fn memory_follows_the_items_down() {
         let mut slab = Slab::new();
         for bytes in 0..10_000 {
@@ -370,7 +457,9 @@ mod tests {
         while let Some(oldest) = slab.head(MRU) {
             let order = slab.get(oldest).1;
             assert_eq!(order, 10_000 - slab.len() as u64, "moving keeps the order");
+            slab.offer(MRU);
             slab.remove(oldest);
+            slab.offer(MRU);
             while let Some((from, to)) = slab.compact() {
                 assert!(from > to && slab.occupant(from).is_none());
                 moved += 1;

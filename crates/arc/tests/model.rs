@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use arc::{CLASS_FLOOR, Charge, Class, Evicted, Inserted, Kind, List, Options, Policy};
+use arc::{CLASS_FLOOR, Charge, Class, Evicted, Inserted, Kind, List, Offer, Options, Policy};
 use arc::{PolicyKind, Queue, Usage};
 use proptest::prelude::*;
 
@@ -24,6 +24,8 @@ struct Record {
     prefetched: bool,
     referenced: bool,
     hits: u8,
+    /// It was offered where it stands.
+    offered: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -153,7 +155,7 @@ impl Model {
             let queue = if from_mru { 0 } else { 1 };
             let mut record = self.lists[class][queue].remove(0);
             if record.referenced {
-                record.referenced = false;
+                (record.referenced, record.offered) = (false, false);
                 self.lists[class][1].push(record);
                 continue;
             }
@@ -241,6 +243,7 @@ impl Model {
                 prefetched,
                 referenced: false,
                 hits: 0,
+                offered: false,
             });
             self.usage[charge.tenant as usize].inserts += 1;
             queue
@@ -329,8 +332,30 @@ impl Model {
     fn demote(&mut self, key: u64) {
         if let Some((class, queue, at)) = self.find(key) {
             let record = self.lists[class][queue].remove(at);
-            self.lists[class][2].push(record);
+            self.lists[class][2].push(Record { offered: false, ..record });
         }
+    }
+
+    /// Offers records of a list, oldest first, while less than `ahead` bytes are offered.
+    fn offer(&mut self, list: List, ahead: u64, records_max: usize) -> Vec<Offer<u64, u64>> {
+        let mut offers = Vec::new();
+        let records = &mut self.lists[list.class as usize][list.queue as usize];
+        let mut before = 0;
+        for record in records.iter_mut() {
+            if !record.offered {
+                if before >= ahead || offers.len() == records_max {
+                    break;
+                }
+                record.offered = true;
+                let &mut Record { key, value, bytes, tenant, prefetched, hits, .. } = record;
+                let touches = if prefetched { 0 } else { u16::from(hits) + 1 };
+                offers.push(Offer { key, value, bytes, list, touches, tenant, prefetched });
+            }
+            before += record.bytes;
+        }
+        // What was offered stands before what was not, whatever happened in between.
+        assert!(records.is_sorted_by_key(|record| !record.offered));
+        offers
     }
 
     fn set_capacity(&mut self, capacity: u64) {
@@ -390,6 +415,7 @@ enum Step {
     Demote(u64),
     SetCapacity(u64),
     DropTenant(u32),
+    Offer(List, u64, usize),
     Wait(u64),
 }
 
@@ -407,6 +433,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         let tenant = if odd == 1 { tenant } else { (key % 3) as u32 };
         Step::Insert(key, Charge { bytes, class, kind, tenant })
     });
+    let list = (0..List::ALL.len()).prop_map(|index| List::ALL[index]);
+    let offer = (list, 1..4000u64, 0..6usize)
+        .prop_map(|(list, ahead, records_max)| Step::Offer(list, ahead, records_max));
     let step = prop_oneof![
         40 => key().prop_map(Step::Get),
         40 => insert,
@@ -415,6 +444,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => key().prop_map(Step::Demote),
         1 => (0..20_000u64).prop_map(Step::SetCapacity),
         1 => (0..3u32).prop_map(Step::DropTenant),
+        10 => offer,
         10 => (0..100u64).prop_map(Step::Wait),
     ];
     prop::collection::vec(step, 1..400)
@@ -465,6 +495,15 @@ fn run(charge_overhead: bool, steps: Vec<Step>) {
                 // In which order is not promised.
                 dead.sort_unstable();
                 model.dead.sort_unstable();
+            }
+            Step::Offer(list, ahead_bytes, records_max) => {
+                let mut offers = Vec::new();
+                policy.offer(list, ahead_bytes, records_max, &mut offers);
+                let sized = model.lists[list.class as usize][list.queue as usize]
+                    .iter()
+                    .any(|record| record.bytes > 0);
+                let ahead_bytes = if sized { ahead_bytes } else { 0 };
+                assert_eq!(offers, model.offer(list, ahead_bytes, records_max));
             }
             Step::Wait(ms) => now += Duration::from_millis(ms),
         }

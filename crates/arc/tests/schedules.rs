@@ -291,6 +291,34 @@ fn retain_drops_what_stood_throughout() {
     });
 }
 
+/// What is offered while others evict, move and remove is a record once, with its own value.
+#[test]
+fn what_is_offered_is_whole_and_offered_once() {
+    explore(|| {
+        let cache = cache();
+        for number in 1..=4 {
+            insert(&cache, key(number % SHARDS, number), 8, Duration::ZERO).unwrap();
+        }
+        let others = run(&cache, |cache| {
+            for number in 5..9 {
+                insert(&cache, key(number % SHARDS, number), 8, LATER).unwrap();
+            }
+            cache.remove(&key(1, 3));
+        });
+        let offer = |cache: &Shared| cache.offer(CAPACITY, 3);
+        let feeder = run(&cache, move |cache| {
+            let offers = offer(&cache);
+            assert!(offers.len() <= 3 && offers.iter().all(|offer| *offer.value == offer.key));
+        });
+        // None of these is used again, so none goes round.
+        let mut keys: Vec<u64> = (0..4).flat_map(|_| offer(&cache)).map(|at| at.key).collect();
+        keys.sort_unstable();
+        assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "{keys:?}");
+        join([others, feeder]);
+        settled(&cache);
+    });
+}
+
 #[test]
 fn buffers_come_and_go_from_several_threads() {
     explore(|| {
