@@ -84,6 +84,7 @@ async fn pool_with_file(size: u64) -> Result<Arc<Pool>, Box<dyn Error>> {
         clock,
         spawn: Arc::new(ThreadPool::new("bench", 2)?),
         read_only: false,
+        flash: warmfront::flash::FlashOptions::default(),
     };
     Ok(Pool::open(options).await?)
 }

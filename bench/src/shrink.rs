@@ -116,6 +116,7 @@ async fn shrink(from: u64, to: u64, records: &str) -> Result<Outcome, Box<dyn Er
         clock,
         spawn: Arc::new(ThreadPool::new("bench", 2)?),
         read_only: true,
+        flash: warmfront::flash::FlashOptions::default(),
     })
     .await?;
     let found = pool.lookup(pool.root(), OsStr::new("file")).await?;

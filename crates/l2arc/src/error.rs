@@ -43,6 +43,13 @@ pub enum AddError {
     },
 }
 
+impl AddError {
+    /// Whether the device would be taken by [`force`](crate::Opening::force).
+    pub fn is_forceable(&self) -> bool {
+        matches!(self, AddError::Foreign { .. } | AddError::OtherPool | AddError::Version { .. })
+    }
+}
+
 /// The death of a copy on flash could not be made to last: a device's journal does not take it.
 ///
 /// The caller must see to it that the device's contents are never used again, in a place that

@@ -60,6 +60,25 @@ impl Refused {
         Refused::Bypassed,
         Refused::Limit,
     ];
+
+    /// The reason's name, as counters have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refused::NoDevice => "no_device",
+            Refused::Present => "present",
+            Refused::TooLarge => "too_large",
+            Refused::FirstTouch => "first_touch",
+            Refused::Killed => "killed",
+            Refused::Rate => "rate",
+            Refused::Wear => "wear",
+            Refused::Buffers => "buffers",
+            Refused::NoSegment => "no_segment",
+            Refused::IndexFull => "index_full",
+            Refused::Recovering => "recovering",
+            Refused::Bypassed => "bypassed",
+            Refused::Limit => "limit",
+        }
+    }
 }
 
 /// Why a record was not read from flash. The caller reads it from the origin.
@@ -112,4 +131,20 @@ impl Miss {
         Miss::Gone,
         Miss::TooLong,
     ];
+
+    /// The reason's name, as counters have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Miss::Absent => "absent",
+            Miss::Dead => "dead",
+            Miss::Bypassed => "bypassed",
+            Miss::Slower => "slower",
+            Miss::Busy => "busy",
+            Miss::Failed => "failed",
+            Miss::Damaged => "damaged",
+            Miss::Other => "other",
+            Miss::Gone => "gone",
+            Miss::TooLong => "too_long",
+        }
+    }
 }

@@ -40,6 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             clock: Arc::new(RealClock::new()),
             spawn: Arc::new(ThreadPool::new("example", 2)?),
             read_only: true,
+            flash: warmfront::flash::FlashOptions::default(),
         })
         .await?;
 

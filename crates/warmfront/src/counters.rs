@@ -59,6 +59,24 @@ counters! {
     CoherenceDropped = "coherence_dropped",
     /// Records dropped because a write through this pool replaced them.
     WriteDropped = "write_dropped",
+    /// Records that were missing in RAM and came from flash.
+    FlashHits = "l2_hits",
+    /// Records that were missing in RAM and on flash, while there was a cache device.
+    FlashMisses = "l2_misses",
+    /// Records taken in by flash.
+    FlashFed = "l2_fed",
+    /// Records not fed to flash because of secondarycache.
+    UnfedSecondarycache = "l2_unfed_secondarycache",
+    /// Records not fed to flash because of l2prefetch=off: they came ahead and were read once.
+    UnfedPrefetch = "l2_unfed_prefetch",
+    /// Records not fed to flash because of l2mfuonly=on.
+    UnfedMfuonly = "l2_unfed_mfuonly",
+    /// Times that a record waited until its contents were durable at the origin.
+    FeedPostponed = "l2_feed_postponed",
+    /// Records not fed to flash because they were gone, or changed, when it was their turn.
+    UnfedGone = "l2_unfed_gone",
+    /// Records that flash did not take in, for the reasons that it counts.
+    UnfedRefused = "l2_unfed_refused",
     /// Records not prefetched because a writer holds the range.
     PrefetchSkippedWriter = "prefetch_skipped_writer",
     /// Records not prefetched because too many prefetches are under way.

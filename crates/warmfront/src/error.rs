@@ -24,6 +24,12 @@ pub enum EngineError {
     /// The datasets ask for something that cannot be.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+    /// Flash may bring back what a change would have made old, so the change was not made.
+    #[error("a cache device cannot be kept from serving what is about to change: {reason}")]
+    Flash {
+        /// What the device, and the place for such notes, have said.
+        reason: String,
+    },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,

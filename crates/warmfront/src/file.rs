@@ -12,7 +12,7 @@ use crate::object::{Layout, Object, Tenant};
 use crate::pool::Pool;
 use crate::property::{Coherence, Properties};
 use crate::reader::Reader;
-use crate::version::{StaleBy, Version};
+use crate::version::Version;
 
 /// Records of a version that are dropped one by one when it ends; of a longer object the rest is
 /// left to be evicted, since nothing can reach it any more.
@@ -85,7 +85,8 @@ impl Pool {
         }
         if mode.truncate {
             let _all = object.ranges.exclusive(0..u64::MAX).await;
-            let change = object.begin_change(StaleBy::Contents);
+            let layout = object.layout(properties.recordsize);
+            let change = self.change_contents(object, &layout, 0..layout.size).await?;
             self.drop_generation(object.id, &object.version());
             let file = self.origin.open(object.id, mode).await;
             drop(change);
@@ -213,7 +214,9 @@ impl Pool {
     ) -> Result<()> {
         let _all = object.ranges.exclusive(0..u64::MAX).await;
         self.check_before_change(object, file).await?;
-        let under_way = object.begin_change(StaleBy::Contents);
+        let layout = object.layout(self.properties(object).recordsize);
+        let from = size.min(layout.size).saturating_sub(1);
+        let under_way = self.change_contents(object, &layout, from..layout.size.max(size)).await?;
         let version = object.version();
         self.drop_from(object.id, &version, size.min(version.attributes.size));
         let _turn = object.attributes_turn.lock().await;
@@ -258,7 +261,10 @@ impl OpenFile {
     /// # Errors
     /// When the origin could not make them so.
     pub async fn sync(&self, data_only: bool) -> Result<()> {
-        Ok(self.origin_file().await?.sync(data_only).await?)
+        let began = self.pool.flash.unsynced.now();
+        self.origin_file().await?.sync(data_only).await?;
+        self.pool.flash.unsynced.synced(self.object.id, began);
+        Ok(())
     }
 
     /// Finds data or a hole.

@@ -49,6 +49,11 @@ impl Part<'_> {
         }
     }
 
+    /// The key on flash, which belongs to one pool.
+    pub(crate) fn on_flash(self, object: ObjectId, generation: u64) -> l2arc::Key {
+        l2arc::Key { object: object.0, generation, part: self.encode() }
+    }
+
     fn epoch(self) -> u64 {
         match self {
             Part::XattrNames(epoch) | Part::Xattr(epoch, _) => epoch,
@@ -66,6 +71,26 @@ impl Key {
     /// The key of an answer that carries its own age instead of a generation.
     pub(crate) fn metadata(pool: u32, object: ObjectId, part: Part<'_>) -> Key {
         Key { object: object.0, generation: part.epoch(), part: part.encode(), pool }
+    }
+
+    /// The pool's number.
+    pub(crate) fn pool(&self) -> u32 {
+        self.pool
+    }
+
+    /// The object.
+    pub(crate) fn object(&self) -> ObjectId {
+        ObjectId(self.object)
+    }
+
+    /// The number of the record, if it is the key of one.
+    pub(crate) fn record_number(&self) -> Option<u64> {
+        (self.part >> TAG_SHIFT == 0).then_some(self.part)
+    }
+
+    /// The same record on flash, which belongs to one pool.
+    pub(crate) fn on_flash(&self) -> l2arc::Key {
+        l2arc::Key { object: self.object, generation: self.generation, part: self.part }
     }
 
     /// The same hash for the same key always, with all bits mixed: whether the record is sampled.

@@ -22,7 +22,9 @@ mod curve;
 mod datasets;
 mod directory;
 mod error;
+mod feeder;
 mod file;
+pub mod flash;
 mod flight;
 mod key;
 mod lookup;
@@ -32,6 +34,7 @@ mod moves;
 mod names;
 mod object;
 mod objects;
+mod pace;
 mod pool;
 mod prefetch;
 mod prime;
@@ -46,6 +49,7 @@ mod size;
 mod statistics;
 mod stream;
 mod sync;
+mod unsynced;
 mod version;
 mod why;
 mod write;
@@ -66,8 +70,8 @@ pub use memory::Memory;
 pub use pool::{Invalidation, Pool, PoolOptions};
 pub use prime::{PrimeProgress, PrimeReport, PrimeRequest};
 pub use property::{
-    CacheLevel, Coherence, PROPERTIES, PrefetchLevel, Properties, Property, PropertyError, nearest,
-    parse_setting,
+    CacheLevel, Coherence, FlashContents, PROPERTIES, PrefetchLevel, Properties, Property,
+    PropertyError, nearest, parse_setting,
 };
 pub use reader::Reader;
 pub use record::Pieces;

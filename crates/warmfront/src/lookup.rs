@@ -243,6 +243,8 @@ impl Pool {
         tenant.counters.add(Counter::CoherenceDropped, 1);
         self.expire_attributes(object.id);
         self.drop_generation(object.id, &before);
+        self.flash.unsynced.changed(object.id);
+        self.forget_on_flash(object.id, &before);
         self.drop_kept(object.id, Part::Link);
         self.drop_kept(object.id, Part::Listing);
     }
@@ -509,7 +511,10 @@ impl Pool {
     /// # Errors
     /// When the origin could not make it so.
     pub async fn sync(&self) -> Result<()> {
-        Ok(self.origin.sync().await?)
+        let began = self.flash.unsynced.now();
+        self.origin.sync().await?;
+        self.flash.unsynced.synced_all(began);
+        Ok(())
     }
 }
 

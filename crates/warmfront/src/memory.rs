@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use crate::answer::Cached;
 use crate::datasets;
+use crate::feeder::Feeder;
 use crate::key::Key;
 use crate::share::{self, ShareError, Sharer};
 use crate::shares::{ShareInForce, Shares};
@@ -43,6 +44,8 @@ pub struct Memory {
     /// One change of shares at a time, from its check until it is made.
     dividing: Mutex<()>,
     passage: OnceLock<u32>,
+    /// Feeds the cache devices of all pools.
+    pub(crate) feeder: Feeder,
     next_pool: AtomicU32,
 }
 
@@ -66,6 +69,7 @@ impl Memory {
             shares: Mutex::default(),
             dividing: Mutex::default(),
             passage: OnceLock::new(),
+            feeder: Feeder::default(),
             next_pool: AtomicU32::new(0),
         })
     }

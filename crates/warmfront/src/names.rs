@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use storage::{Entry, Kind, Node, NodeKind, ObjectId, RenameFlags};
 
-use crate::answer::Content;
+use crate::answer::{Content, Metadata};
 use crate::error::{EngineError, Result};
 use crate::key::Part;
 use crate::lookup::Found;
 use crate::object::Object;
 use crate::pool::Pool;
 use crate::property::CacheLevel;
-use crate::version::StaleBy;
+use crate::version::{StaleBy, Version};
 
 /// What of a directory's range lock stands for its names: look-ups share it, changes exclude them.
 pub(crate) const NAMES: Range<u64> = 0..1;
@@ -80,6 +80,7 @@ impl Pool {
             self.check_before_change(victim, None).await.or_else(ignore_gone)?;
             self.open_postponed(victim).await;
         }
+        self.end_on_flash(&directory, name).await?;
         let removed = self.origin.unlink(parent, name).await;
         self.removed(&directory, name, victim.as_deref(), removed)
     }
@@ -124,6 +125,9 @@ impl Pool {
         }
         if let Some(replaced) = &replaced {
             self.open_postponed(replaced).await;
+        }
+        if !flags.contains(RenameFlags::EXCHANGE) {
+            self.end_on_flash(&to, new_name).await?;
         }
         let outcome = self.origin.rename(parent, name, new_parent, new_name, flags).await;
         if !may_have_changed(&outcome) {
@@ -218,6 +222,41 @@ impl Pool {
         let entry = self.origin.lookup(directory.id, name).await.ok()?;
         self.origin.forget(entry.object, 1);
         self.objects.get(entry.object)
+    }
+
+    /// Before an object loses a name: kills what flash has of it, if that is its last one.
+    async fn end_on_flash(&self, directory: &Object, name: &OsStr) -> Result<()> {
+        if !self.has_caches() {
+            return Ok(());
+        }
+        let tenant = self.tenant(directory);
+        let kept = self.kept(&tenant, directory.id, Part::Name(name));
+        let kept_object = match kept.as_deref().map(|kept| &kept.content) {
+            Some(Content::Name { name: kept_name, object }) if **kept_name == *name => *object,
+            _ => None,
+        };
+        let known = |object| match self.objects.get(object) {
+            Some(object) => Some(object.version()),
+            None => match self.kept(&tenant, object, Part::Attributes).as_deref() {
+                Some(Metadata { content: Content::Attributes(version), .. }) => Some(*version),
+                _ => None,
+            },
+        };
+        let (object, version) = match kept_object.and_then(|object| Some((object, known(object)?)))
+        {
+            Some(known) => known,
+            None => {
+                let Ok(entry) = self.origin.lookup(directory.id, name).await else { return Ok(()) };
+                self.origin.forget(entry.object, 1);
+                let record_bytes = self.place(directory, name).tenant.properties().recordsize;
+                let found = || Version::new(entry.attributes, record_bytes, self.now());
+                (entry.object, known(entry.object).unwrap_or_else(found))
+            }
+        };
+        match version.attributes.kind == Kind::File && version.attributes.links <= 1 {
+            true => self.kill_version(object, &version).await,
+            false => Ok(()),
+        }
     }
 
     /// Notes where an object is now.

@@ -15,7 +15,7 @@ use crate::property::Properties;
 use crate::range_lock::RangeLock;
 use crate::reader::Reader;
 use crate::stream::Streams;
-use crate::version::{StaleBy, Version};
+use crate::version::Version;
 
 /// Bytes of RAM that an object in use is charged, its name apart.
 const OBJECT_CHARGE_BYTES: u64 = 640;
@@ -202,12 +202,6 @@ impl Object {
         self.postponed.lock().drain(..).filter_map(|file| file.upgrade()).collect()
     }
 
-    /// Marks a change of ours as under way until the result is dropped.
-    pub(crate) fn begin_change(&self, stale_by: StaleBy) -> Change<'_> {
-        self.update(Version::begin_change);
-        Change { object: self, stale_by }
-    }
-
     /// How the contents are cut into records now, if they may be read without asking the origin.
     pub(crate) fn readable_layout(&self, properties: &Properties, now: Duration) -> Option<Layout> {
         let version = self.version.lock();
@@ -227,18 +221,5 @@ impl Object {
             version.renew(record_bytes);
         }
         Layout { size: version.attributes.size, generation: version.generation, record_bytes }
-    }
-}
-
-/// A change of ours under way.
-#[derive(Debug)]
-pub(crate) struct Change<'a> {
-    object: &'a Object,
-    stale_by: StaleBy,
-}
-
-impl Drop for Change<'_> {
-    fn drop(&mut self) {
-        self.object.update(|version| version.end_change(self.stale_by));
     }
 }

@@ -11,6 +11,7 @@ use crate::answer::{Cached, Content, Metadata};
 use crate::counters::Counter;
 use crate::datasets::{Dataset, DatasetCursor, Datasets};
 use crate::error::{EngineError, Result};
+use crate::flash::{FlashLevel, FlashOptions};
 use crate::flight::Flights;
 use crate::key::{Key, Part};
 use crate::memory::Memory;
@@ -18,6 +19,7 @@ use crate::meter::Meter;
 use crate::moves::Moves;
 use crate::object::{Object, Place, PlaceGuard, Tenant};
 use crate::objects::Objects;
+use crate::pace::Pace;
 use crate::property::{CacheLevel, Properties};
 use crate::reader::Reader;
 use crate::record::Record;
@@ -42,6 +44,8 @@ pub struct PoolOptions {
     pub spawn: Arc<dyn Spawn>,
     /// Refuse every change.
     pub read_only: bool,
+    /// How the flash level works. It has no devices at first.
+    pub flash: FlashOptions,
 }
 
 /// What stands above the engine and caches its answers: the kernel, behind the FUSE door.
@@ -77,6 +81,9 @@ pub struct Pool {
     pub(crate) objects: Objects,
     pub(crate) flights: Flights<Key, Result<Arc<Record>>>,
     pub(crate) moves: Moves,
+    pub(crate) flash: Arc<FlashLevel>,
+    /// How long the origin takes to read.
+    pub(crate) pace: Pace,
     /// What other sizes would make of all reads of contents.
     pub(crate) curve: arc::Curve,
     /// Memory of all curves.
@@ -104,6 +111,7 @@ impl Pool {
         let entry = metered.root().await?;
         let number = options.memory.next_pool();
         options.datasets.join(&options.memory, number)?;
+        let flash = FlashLevel::new(options.flash, options.clock.clone(), options.spawn.clone());
         let pool = Pool {
             name: options.name,
             number,
@@ -117,6 +125,8 @@ impl Pool {
             objects: Objects::default(),
             flights: Flights::default(),
             moves: Moves::default(),
+            flash: Arc::new(flash),
+            pace: Pace::default(),
             curve: arc::Curve::default(),
             curve_bytes: AtomicU64::new(0),
             prefetches: AtomicU64::new(0),
@@ -312,6 +322,11 @@ impl Pool {
         tenant
     }
 
+    /// The dataset with this id, if it has been used.
+    pub(crate) fn tenant_with(&self, id: u32) -> Option<Tenant> {
+        self.tenants.lock().get(&id).cloned()
+    }
+
     /// Datasets that have been used, with their counters.
     pub(crate) fn tenants(&self) -> Vec<Tenant> {
         self.tenants.lock().values().cloned().collect()
@@ -406,5 +421,11 @@ impl Pool {
 impl std::fmt::Debug for Pool {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Pool").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.flash.discharge(&self.memory);
     }
 }

@@ -1,7 +1,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use arc::PolicyKind;
+use arc::{Class, PolicyKind};
+use l2arc::Compression;
 use serde::Serialize;
 
 use crate::size::{ExactSize, Size, parse_size, parse_size_or_percent};
@@ -15,6 +16,31 @@ pub enum CacheLevel {
     Metadata,
     /// Nothing.
     None,
+}
+
+/// What of a dataset is kept on flash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlashContents {
+    /// Contents and metadata.
+    All,
+    /// Only metadata.
+    Metadata,
+    /// Only contents.
+    Data,
+    /// Nothing.
+    None,
+}
+
+impl FlashContents {
+    /// Whether records of a class are kept.
+    pub(crate) fn takes(self, class: Class) -> bool {
+        match self {
+            FlashContents::All => true,
+            FlashContents::Metadata => class == Class::Metadata,
+            FlashContents::Data => class == Class::Data,
+            FlashContents::None => false,
+        }
+    }
 }
 
 /// What is fetched before it is asked for.
@@ -66,6 +92,16 @@ pub struct Properties {
     pub arclimit: Option<Size>,
     /// The rules by which its records are kept.
     pub policy: PolicyKind,
+    /// What is kept on flash.
+    pub secondarycache: FlashContents,
+    /// Whether what came ahead and was read once is kept on flash.
+    pub l2prefetch: bool,
+    /// Whether only what was used again is kept on flash.
+    pub l2mfuonly: bool,
+    /// Flash that the dataset cannot exceed.
+    pub l2limit: Option<Size>,
+    /// How what lies on flash is made smaller.
+    pub compression: Compression,
 }
 
 /// One property: its name, values, default, words, and how it is set.
@@ -382,6 +418,118 @@ pub const PROPERTIES: &[Property] = &[
         },
         show: |properties| properties.policy.name().to_string(),
     },
+    Property {
+        name: "secondarycache",
+        values: "all|metadata|data|none",
+        default: "all",
+        help: "what is kept on flash",
+        long_help: "What cache devices take in: file contents and metadata, one of the two, or \
+            nothing. It does not depend on primarycache: with primarycache=metadata and \
+            secondarycache=all, contents are kept on flash only. What is there already is served \
+            until it is overwritten.",
+        inherited: true,
+        examples: &["all", "metadata", "data", "none"],
+        refused: &["", "All", "on"],
+        apply: |value, properties| {
+            properties.secondarycache = match value {
+                "all" => FlashContents::All,
+                "metadata" => FlashContents::Metadata,
+                "data" => FlashContents::Data,
+                "none" => FlashContents::None,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |properties| {
+            match properties.secondarycache {
+                FlashContents::All => "all",
+                FlashContents::Metadata => "metadata",
+                FlashContents::Data => "data",
+                FlashContents::None => "none",
+            }
+            .to_string()
+        },
+    },
+    Property {
+        name: "l2prefetch",
+        values: "on|off",
+        default: "on",
+        help: "keep on flash what was prefetched and read once",
+        long_help: "Whether cache devices take in what was fetched ahead of a sequential reader \
+            and read once since. With off, streams stay away from flash, as with \
+            l2arc_noprefetch=1 of ZFS. With on they get there while the devices are not full yet, \
+            and afterwards when they come a second time; a device that is slower than the origin \
+            is not asked in any case.",
+        inherited: true,
+        examples: &["on", "off"],
+        refused: &["", "1"],
+        apply: |value, properties| {
+            properties.l2prefetch = on_off(value)?;
+            Some(())
+        },
+        show: |properties| show_on_off(properties.l2prefetch),
+    },
+    Property {
+        name: "l2mfuonly",
+        values: "on|off",
+        default: "off",
+        help: "keep on flash only what was used again",
+        long_help: "Whether cache devices take in only what stands among the frequently used \
+            records of the ARC, as with l2arc_mfuonly of ZFS.",
+        inherited: true,
+        examples: &["on", "off"],
+        refused: &["", "2"],
+        apply: |value, properties| {
+            properties.l2mfuonly = on_off(value)?;
+            Some(())
+        },
+        show: |properties| show_on_off(properties.l2mfuonly),
+    },
+    Property {
+        name: "l2limit",
+        values: "none, a size from 1M, or a share of the cache devices such as 25%",
+        default: "none",
+        help: "flash that the dataset cannot exceed",
+        long_help: "Bytes on the cache devices, with headers, that this dataset cannot exceed. \
+            Datasets below it are not counted, and have limits of their own. Not inherited.",
+        inherited: false,
+        examples: &["none", "8M", "4G", "50%", "100%"],
+        refused: &["", "0", "1023K", "0%", "200%", "-1", "unlimited"],
+        apply: |value, properties| {
+            properties.l2limit = share(value)?;
+            Some(())
+        },
+        show: |properties| show_share(properties.l2limit),
+    },
+    Property {
+        name: "compression",
+        values: "off|lz4|zstd",
+        default: "lz4",
+        help: "how what lies on flash is made smaller",
+        long_help: "How the contents of records are made smaller before cache devices take them \
+            in. What would not become smaller is kept as it is. In RAM nothing is compressed, and \
+            the origin is never touched.",
+        inherited: true,
+        examples: &["off", "lz4", "zstd"],
+        refused: &["", "on", "gzip", "LZ4"],
+        apply: |value, properties| {
+            properties.compression = match value {
+                "off" => Compression::Off,
+                "lz4" => Compression::Lz4,
+                "zstd" => Compression::Zstd,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |properties| {
+            match properties.compression {
+                Compression::Lz4 => "lz4",
+                Compression::Zstd => "zstd",
+                _ => "off",
+            }
+            .to_string()
+        },
+    },
 ];
 
 /// Least bytes that can be reserved, or allowed.
@@ -454,6 +602,11 @@ impl Default for Properties {
             arcreserve: None,
             arclimit: None,
             policy: PolicyKind::Auto,
+            secondarycache: FlashContents::All,
+            l2prefetch: true,
+            l2mfuonly: false,
+            l2limit: None,
+            compression: Compression::Off,
         };
         for property in PROPERTIES {
             property

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::future::FutureExt;
+use futures::stream::{FuturesUnordered, StreamExt};
+
 use crate::answer::Cached;
 use crate::counters::Counter;
 use crate::error::{EngineError, Result};
@@ -17,6 +20,8 @@ use crate::version::StaleBy;
 
 /// The largest read that is asked of the origin in one call.
 pub(crate) const ORIGIN_READ_BYTES_MAX: u64 = 4 << 20;
+/// Reads of flash that one call has under way at most.
+const FLASH_READS_MAX: usize = 64;
 /// Times that a read starts anew because the caller it joined gave up.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -211,7 +216,8 @@ impl OpenFile {
         Err(EngineError::Interrupted)
     }
 
-    /// Fetches records from the origin, neighbours in one call, and lands them.
+    /// Fetches records from flash or the origin, and lands them. In the order of `leads`, which
+    /// ascends.
     pub(crate) async fn fetch(
         &self,
         tenant: &Tenant,
@@ -219,6 +225,111 @@ impl OpenFile {
         leads: Vec<(u64, RecordLead<'_>)>,
         kind: arc::Kind,
     ) -> Result<Vec<Arc<Record>>> {
+        if !self.pool.flash.is_in_use() {
+            let fetched = self.fetch_from_origin(tenant, layout, leads, kind).await?;
+            return Ok(fetched.into_iter().map(|(_, record)| record).collect());
+        }
+        let on_flash =
+            |lead: &RecordLead<'_>| self.pool.flash.level.contains(&lead.key().on_flash());
+        let (on_flash, elsewhere): (Vec<_>, Vec<_>) =
+            leads.into_iter().partition(|(_, lead)| on_flash(lead));
+        let misses = elsewhere.len() as u64;
+        let from_flash = self.fetch_from_flash(tenant, layout, on_flash, kind);
+        let from_origin = self.fetch_from_origin(tenant, layout, elsewhere, kind);
+        let ((mut fetched, left), from_origin) = futures::join!(from_flash, from_origin);
+        tenant.counters.add(Counter::FlashHits, fetched.len() as u64);
+        tenant.counters.add(Counter::FlashMisses, misses + left.len() as u64);
+        let from_origin = match from_origin {
+            Ok(records) => records,
+            Err(error) => {
+                left.into_iter().for_each(|(_, lead)| lead.land(Err(error.clone())));
+                return Err(error);
+            }
+        };
+        fetched.extend(from_origin);
+        fetched.extend(self.fetch_from_origin(tenant, layout, left, kind).await?);
+        fetched.sort_unstable_by_key(|(number, _)| *number);
+        Ok(fetched.into_iter().map(|(_, record)| record).collect())
+    }
+
+    /// Fetches records from flash and lands them; gives back those that it could not give.
+    async fn fetch_from_flash<'a>(
+        &self,
+        tenant: &Tenant,
+        layout: &Layout,
+        leads: Vec<(u64, RecordLead<'a>)>,
+        kind: arc::Kind,
+    ) -> (Vec<(u64, Arc<Record>)>, Vec<(u64, RecordLead<'a>)>) {
+        // All are asked for at once, as they would be of the origin in one call.
+        let bytes = leads.len() as u64 * layout.record_bytes;
+        let origin = self.pool.pace.expected(bytes);
+        let mut waiting = leads.into_iter();
+        let mut reads = FuturesUnordered::new();
+        let (mut fetched, mut left) = (Vec::new(), Vec::new());
+        loop {
+            while reads.len() < FLASH_READS_MAX
+                && let Some(lead) = waiting.next()
+            {
+                reads.push(self.read_from_flash(layout, lead, origin).boxed());
+            }
+            match reads.next().await {
+                None => break,
+                Some((number, lead, None)) => left.push((number, lead)),
+                Some((number, lead, Some(record))) => {
+                    fetched.push((number, self.land(tenant, lead, record, kind)));
+                }
+            }
+        }
+        drop(reads);
+        left.sort_unstable_by_key(|(number, _)| *number);
+        (fetched, left)
+    }
+
+    /// A whole record from flash, unless the origin answers sooner.
+    async fn read_from_flash<'a>(
+        &self,
+        layout: &Layout,
+        (number, lead): (u64, RecordLead<'a>),
+        origin: Option<Duration>,
+    ) -> (u64, RecordLead<'a>, Option<Record>) {
+        let range = layout.record_range(number);
+        let bytes = (range.end - range.start) as usize;
+        let Ok(mut record) = Record::with_capacity(&self.pool.memory.arena, bytes) else {
+            return (number, lead, None);
+        };
+        let _charged = self.pool.memory.charge(record.charged_bytes() as u64);
+        let key = lead.key().on_flash();
+        let read = self.pool.flash.level.read(&key, record.buffer_mut(), origin).await;
+        let length = read.unwrap_or(0);
+        record.set_length(length);
+        (number, lead, (length == bytes).then_some(record))
+    }
+
+    /// Keeps a record that was fetched, as far as it may be kept, and gives it to all who wait.
+    fn land(
+        &self,
+        tenant: &Tenant,
+        lead: RecordLead<'_>,
+        mut record: Record,
+        kind: arc::Kind,
+    ) -> Arc<Record> {
+        if kind == arc::Kind::Prefetch {
+            record.set_ahead();
+        }
+        let record = Arc::new(record);
+        self.admit(tenant, *lead.key(), &record, kind, self.pool.now());
+        lead.land(Ok(record.clone()));
+        record
+    }
+
+    /// Fetches records from the origin, neighbours in one call, and lands them.
+    async fn fetch_from_origin(
+        &self,
+        tenant: &Tenant,
+        layout: &Layout,
+        leads: Vec<(u64, RecordLead<'_>)>,
+        kind: arc::Kind,
+    ) -> Result<Vec<(u64, Arc<Record>)>> {
         let run_max = (ORIGIN_READ_BYTES_MAX / layout.record_bytes).max(1) as usize;
         let mut fetched = Vec::with_capacity(leads.len());
         let mut leads = leads.into_iter().peekable();
@@ -243,9 +354,10 @@ impl OpenFile {
         first: u64,
         leads: Vec<RecordLead<'_>>,
         kind: arc::Kind,
-    ) -> Result<Vec<Arc<Record>>> {
+    ) -> Result<Vec<(u64, Arc<Record>)>> {
         let numbers = first..first + leads.len() as u64;
         let lengths: Vec<u64> = numbers
+            .clone()
             .map(|number| {
                 let range = layout.record_range(number);
                 range.end - range.start
@@ -264,7 +376,12 @@ impl OpenFile {
             matches!(kind, arc::Kind::Demand).then(|| UnderWay::new(&self.pool.demand_fetches));
         let outcome = match self.origin_file().await {
             Ok(file) => {
+                let began = self.pool.now();
                 let read = file.read(first * layout.record_bytes, &mut buffers).await;
+                if let Ok(count) = &read {
+                    let elapsed = self.pool.now().saturating_sub(began);
+                    self.pool.pace.answered(*count as u64, elapsed);
+                }
                 read.map_err(EngineError::from)
             }
             Err(error) => Err(error),
@@ -284,15 +401,14 @@ impl OpenFile {
             self.object.update(|version| version.expire(StaleBy::Attributes));
         }
         drop(charged);
-        let now = self.pool.now();
+        let taken = self.pool.flash.unsynced.now();
         let mut fetched = Vec::with_capacity(records.len());
-        for ((mut record, length), lead) in records.into_iter().zip(lengths).zip(leads) {
+        let leads = numbers.zip(leads);
+        for ((mut record, length), (number, lead)) in records.into_iter().zip(lengths).zip(leads) {
             record.set_length(length.min(left) as usize);
+            record.set_taken(taken);
             left -= length.min(left);
-            let record = Arc::new(record);
-            self.admit(tenant, *lead.key(), &record, kind, now);
-            lead.land(Ok(record.clone()));
-            fetched.push(record);
+            fetched.push((number, self.land(tenant, lead, record, kind)));
         }
         Ok(fetched)
     }
@@ -320,6 +436,7 @@ impl OpenFile {
     ) {
         if tenant.properties().primarycache != CacheLevel::All {
             tenant.counters.add(Counter::UncachedPrimarycache, 1);
+            self.pool.feed_at_once(tenant, key, record);
             return;
         }
         let value = Cached::Data(record.clone());

@@ -10,6 +10,10 @@ use arc::{Arena, Buffer, OutOfMemory, PAGE_BYTES};
 pub struct Record {
     buffer: Buffer,
     length: usize,
+    /// When it was taken from the origin or last changed; see [`Unsynced`](crate::unsynced::Unsynced).
+    taken: u64,
+    /// It came before anybody asked for it.
+    ahead: bool,
 }
 
 impl Record {
@@ -18,7 +22,7 @@ impl Record {
         arena: &Arc<Arena>,
         capacity: usize,
     ) -> Result<Record, OutOfMemory> {
-        Ok(Record { buffer: arena.buffer(capacity)?, length: 0 })
+        Ok(Record { buffer: arena.buffer(capacity)?, length: 0, taken: 0, ahead: false })
     }
 
     /// Bytes of a buffer for `capacity` bytes.
@@ -37,14 +41,34 @@ impl Record {
         self.length = length;
     }
 
+    /// Says when the contents were taken from the origin, or were changed.
+    pub(crate) fn set_taken(&mut self, moment: u64) {
+        self.taken = moment;
+    }
+
+    /// When the contents were taken from the origin, or last changed.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Says that it comes before anybody has asked for it.
+    pub(crate) fn set_ahead(&mut self) {
+        self.ahead = true;
+    }
+
+    /// Whether it came before anybody had asked for it.
+    pub(crate) fn came_ahead(&self) -> bool {
+        self.ahead
+    }
+
     /// The contents.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[..self.length]
     }
 
-    /// Puts `data` at `offset`, if the buffer reaches that far; a gap before it becomes zeros.
-    /// Says whether it does.
-    pub(crate) fn patch(&mut self, offset: usize, data: &[u8]) -> bool {
+    /// Puts `data`, written at the moment `taken`, at `offset`, if the buffer reaches that far; a
+    /// gap before it becomes zeros. Says whether it does.
+    pub(crate) fn patch(&mut self, offset: usize, data: &[u8], taken: u64) -> bool {
         let end = offset + data.len();
         if end > self.buffer.len() {
             return false;
@@ -54,6 +78,7 @@ impl Record {
         }
         self.buffer[offset..end].copy_from_slice(data);
         self.length = self.length.max(end);
+        self.taken = taken;
         true
     }
 
@@ -65,6 +90,7 @@ impl Record {
         arena: &Arc<Arena>,
         offset: usize,
         data: &[u8],
+        taken: u64,
         bytes_max: usize,
     ) -> Result<Record, OutOfMemory> {
         let needed = self.length.max(offset + data.len());
@@ -73,7 +99,8 @@ impl Record {
         let mut record = Record::with_capacity(arena, capacity)?;
         record.buffer[..self.length].copy_from_slice(self.bytes());
         record.length = self.length;
-        assert!(record.patch(offset, data), "the buffer is long enough");
+        record.ahead = self.ahead;
+        assert!(record.patch(offset, data, taken), "the buffer is long enough");
         Ok(record)
     }
 

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use arc::{Class, List, PolicyKind, Queue, Setting, SettingStatistics, Share};
+use l2arc::RingStatistics;
 use serde::{Deserialize, Serialize};
 
 use crate::pool::Pool;
@@ -42,6 +43,9 @@ impl Pool {
         }
         statistics.counters.extend(self.origin_counters());
         statistics.counters.extend(self.arc_counters());
+        if self.has_caches() {
+            statistics.counters.extend(flash_counters(&self.flash_statistics()));
+        }
         let own = self.datasets.root().dataset().id();
         statistics.counters.extend(policy_counters(&self.memory.policy(own)));
         statistics
@@ -93,6 +97,39 @@ impl Pool {
         }
         counters
     }
+}
+
+/// What the flash level does and holds; there are none while there is no cache device.
+fn flash_counters(flash: &l2arc::Statistics) -> BTreeMap<String, u64> {
+    let of_rings = |count: fn(&RingStatistics) -> u64| flash.rings.iter().map(count).sum();
+    let mut counters: BTreeMap<String, u64> = [
+        ("l2_read_bytes", flash.hit_bytes),
+        ("l2_admitted", flash.admitted),
+        ("l2_admitted_bytes", flash.admitted_bytes),
+        ("l2_stored_bytes", flash.stored_bytes),
+        ("l2_killed", flash.killed + flash.objects_killed),
+        ("l2_second_lives", flash.second_lives),
+        ("l2_evicted_segments", flash.evicted_segments),
+        ("l2_writes_error", flash.failed_writes),
+        ("l2_io_error", flash.failed_reads),
+        ("l2_cksum_bad", flash.damaged),
+        ("l2_trimmed_bytes", flash.trimmed_bytes),
+        ("l2_records", flash.records),
+        ("l2_hdr_size", flash.index_bytes),
+        ("l2_size", of_rings(|ring| ring.data_bytes)),
+        ("l2_asize", of_rings(|ring| ring.stored_bytes)),
+        ("l2_write_bytes", of_rings(|ring| ring.written_bytes)),
+        ("l2_devices", flash.rings.len() as u64),
+    ]
+    .map(|(name, value)| (name.to_string(), value))
+    .into();
+    let misses =
+        flash.misses.iter().map(|(miss, count)| (format!("l2_miss_{}", miss.name()), *count));
+    counters.extend(misses);
+    let refused =
+        |(reason, count): &(l2arc::Refused, u64)| (format!("l2_refused_{}", reason.name()), *count);
+    counters.extend(flash.refused.iter().map(refused));
+    counters
 }
 
 /// The setting of `policy=auto` in force, counted from 1, and the share of hits in 1/1000 that each

@@ -6,6 +6,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::property::Coherence;
 
+/// Numbers the generations that follow from no validator.
+static RENEWALS: AtomicU64 = AtomicU64::new(1);
+
 /// How long metadata is trusted under `coherence=open` when it is asked for without an open.
 pub(crate) const OPEN_TRUST: Duration = Duration::from_secs(1);
 
@@ -116,10 +119,15 @@ impl Version {
 
     /// Starts a generation of its own, unlike any before: nothing cached fits any more.
     pub(crate) fn renew(&mut self, record_bytes: u64) {
-        static RENEWALS: AtomicU64 = AtomicU64::new(1);
         let renewal = RENEWALS.fetch_add(1, Ordering::Relaxed);
         self.record_bytes = record_bytes;
         self.generation = generation(&self.attributes.validator(), record_bytes, renewal);
+    }
+
+    /// Sees to it that generations that [`renew`](Version::renew) starts are none that an earlier
+    /// start of the pool has used: cache devices may still hold records of these.
+    pub(crate) fn seed_renewals(life: u128) {
+        RENEWALS.fetch_add(xxh3_64(&life.to_le_bytes()) >> 1, Ordering::Relaxed);
     }
 
     /// Names what is known of the extended attributes: any change of the object begins another

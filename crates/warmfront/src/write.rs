@@ -7,10 +7,10 @@ use crate::answer::Cached;
 use crate::counters::Counter;
 use crate::error::Result;
 use crate::file::OpenFile;
+use crate::flash::ContentsChange;
 use crate::object::Layout;
 use crate::property::Coherence;
 use crate::record::Record;
-use crate::version::StaleBy;
 
 /// `fallocate(2)`: the size stays as it is.
 const KEEP_SIZE: u32 = 0x01;
@@ -31,7 +31,7 @@ impl OpenFile {
         let _guard = self.object.ranges.exclusive(self.touched(offset, end)).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
         let file = self.origin_file().await?;
-        let change = self.object.begin_change(StaleBy::Contents);
+        let change = self.begin_change(offset..end).await?;
         let outcome = file.write(offset, data).await;
         match &outcome {
             Ok(()) => self.follow_write(offset, data),
@@ -53,7 +53,8 @@ impl OpenFile {
         let _guard = self.object.ranges.exclusive(0..u64::MAX).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
         let file = self.origin_file().await?;
-        let change = self.object.begin_change(StaleBy::Contents);
+        let size = self.attributes().size;
+        let change = self.begin_change(size..size.saturating_add(data.len() as u64)).await?;
         let outcome = file.append(data).await;
         match &outcome {
             Ok(offset) => self.follow_write(*offset, data),
@@ -79,7 +80,7 @@ impl OpenFile {
         let _guard = self.object.ranges.exclusive(locked).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
         let file = self.origin_file().await?;
-        let change = self.object.begin_change(StaleBy::Contents);
+        let change = self.begin_change(affected.clone()).await?;
         let outcome = file.allocate(allocation).await;
         self.drop_records(affected);
         if outcome.is_ok() && allocation.mode & KEEP_SIZE == 0 {
@@ -107,7 +108,7 @@ impl OpenFile {
         let _guard = self.object.ranges.exclusive(self.touched(offset, end)).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
         let (file, from) = (self.origin_file().await?, source.origin_file().await?);
-        let change = self.object.begin_change(StaleBy::Contents);
+        let change = self.begin_change(offset..end).await?;
         let outcome = file.copy_from(from, source_offset, offset, length).await;
         self.drop_records(offset..end);
         self.drop_tail();
@@ -115,6 +116,13 @@ impl OpenFile {
         let copied = outcome?;
         self.adopt().await?;
         Ok(copied)
+    }
+
+    /// Begins a change of the bytes of `range`, which are locked, and of the last record, which may
+    /// grow.
+    async fn begin_change(&self, range: Range<u64>) -> Result<ContentsChange<'_>> {
+        let touched = self.touched(range.start, range.end);
+        self.pool.change_contents(&self.object, &self.layout(), touched).await
     }
 
     fn layout(&self) -> Layout {
@@ -153,11 +161,12 @@ impl OpenFile {
         let (cache, arena) = (&self.pool.memory.cache, &self.pool.memory.arena);
         let known = layout.record_range(number);
         let known_bytes = known.end - known.start;
+        let taken = self.pool.flash.unsynced.now();
         // Under the writer's hold of the range no fetch and no hit takes the record; who took it
         // before still holds it, and then it is copied.
         let patched = cache.update(&key, |value| match value {
             Cached::Data(record) if record.bytes().len() as u64 >= known_bytes => {
-                Arc::get_mut(record).is_some_and(|record| record.patch(offset, part))
+                Arc::get_mut(record).is_some_and(|record| record.patch(offset, part, taken))
             }
             _ => false,
         });
@@ -168,7 +177,7 @@ impl OpenFile {
             // A record that is shorter than the file has it was cut short by the origin.
             Some(Cached::Data(record)) if record.bytes().len() as u64 >= known_bytes => {
                 let replaced = record
-                    .patched(arena, offset, part, layout.record_bytes as usize)
+                    .patched(arena, offset, part, taken, layout.record_bytes as usize)
                     .is_ok_and(|record| {
                         let value = Cached::Data(Arc::new(record));
                         let bytes = value.charged_bytes() as u64;
@@ -190,6 +199,7 @@ impl OpenFile {
                 let filled = Record::with_capacity(arena, part.len()).map(|mut record| {
                     record.buffer_mut()[..part.len()].copy_from_slice(part);
                     record.set_length(part.len());
+                    record.set_taken(taken);
                     Arc::new(record)
                 });
                 if let Ok(record) = filled {

@@ -110,6 +110,7 @@ fn pool_over(directory: &Path, memory: Arc<Memory>) -> Arc<Pool> {
         clock: Arc::new(RealClock::new()),
         spawn: Arc::new(ThreadPool::new("storm", 2).expect("threads")),
         read_only: true,
+        flash: warmfront::flash::FlashOptions::default(),
     };
     block_on(Pool::open(options)).expect("a pool")
 }

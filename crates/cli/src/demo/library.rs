@@ -39,6 +39,7 @@ impl Library {
             clock,
             spawn: Arc::new(spawn),
             read_only: true,
+            flash: warmfront::flash::FlashOptions::default(),
         };
         Ok(Library { pool: block_on(Pool::open(options))? })
     }

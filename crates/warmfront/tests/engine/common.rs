@@ -72,6 +72,7 @@ impl Bench {
             clock: clock.clone(),
             spawn: Arc::new(ThreadPool::new("test", 2).expect("two threads")),
             read_only: false,
+            flash: warmfront::flash::FlashOptions::default(),
         };
         let pool = block_on(Pool::open(options))?;
         Ok(Bench { origin, faults, clock, pool })

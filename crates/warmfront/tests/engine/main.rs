@@ -3,6 +3,7 @@
 mod coherence;
 mod common;
 mod curve;
+mod flash;
 mod naming;
 mod policies;
 mod priming;

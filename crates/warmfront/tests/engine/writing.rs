@@ -172,6 +172,7 @@ fn writes_of_a_read_only_pool_are_refused() {
         clock: bench.clock.clone(),
         spawn: std::sync::Arc::new(storage::ThreadPool::new("test", 1).expect("a thread")),
         read_only: true,
+        flash: warmfront::flash::FlashOptions::default(),
     };
     let pool = block_on(warmfront::Pool::open(options)).expect("memory answers");
     let found = block_on(pool.lookup(pool.root(), OsStr::new("file"))).expect("it is there");

@@ -1,0 +1,305 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc::{Class, List, Queue};
+use l2arc::{Admission, Condition, Refused};
+use parking_lot::Mutex;
+use storage::Clock;
+
+use crate::answer::Cached;
+use crate::counters::Counter;
+use crate::flash::tenant_on_flash;
+use crate::key::Key;
+use crate::memory::Memory;
+use crate::object::Tenant;
+use crate::pool::Pool;
+use crate::record::Record;
+use crate::size::Size;
+
+/// Between two looks at the tails, while there is little to do.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Records that one look takes.
+const OFFERS_MAX: usize = 256;
+/// The part of the ARC ahead of eviction that is fed, as its divisor, once the devices are full.
+const AHEAD_SHARE: u64 = 8;
+/// Records that wait until their contents are durable at the origin. More are not waited for.
+const POSTPONED_MAX: usize = 1 << 16;
+/// Between two syncs of an origin for the sake of such records.
+const SYNC_INTERVAL: Duration = Duration::from_secs(5);
+/// A wait for a device that takes writes more slowly than records come, and how many there are.
+const PATIENCE: (Duration, u32) = (Duration::from_millis(1), 100);
+
+/// Feeds flash from the tails of the ARC, ahead of eviction, which never waits for it.
+///
+/// One task for all pools that share the ARC. It takes what the ARC offers, each record once while
+/// it stands on a list; what cannot be taken in now and here is not missed: it is at the origin.
+#[derive(Debug, Default)]
+pub(crate) struct Feeder {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    running: bool,
+    pools: BTreeMap<u32, Fed>,
+}
+
+/// A pool that has cache devices.
+struct Fed {
+    pool: Weak<Pool>,
+    /// What waits for the next sync of the origin.
+    postponed: VecDeque<Candidate>,
+    synced_at: Option<Duration>,
+}
+
+/// A record that flash might take in.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    key: Key,
+    list: List,
+    touches: u32,
+    tenant: u32,
+}
+
+/// What became of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Feeding {
+    /// Taken in or refused.
+    Done,
+    /// Its contents are not durable at the origin yet.
+    Postponed,
+    /// The device is busy with what it has.
+    Busy,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("State").field("running", &self.running).finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    /// Feeds the cache devices of a pool from now on, for as long as it lives.
+    pub(crate) fn feed(self: &Arc<Self>, pool: &Arc<Pool>) {
+        let mut state = self.feeder.state.lock();
+        state.pools.entry(pool.number).or_insert_with(|| Fed {
+            pool: Arc::downgrade(pool),
+            postponed: VecDeque::new(),
+            synced_at: None,
+        });
+        if !std::mem::replace(&mut state.running, true) {
+            let (memory, clock) = (Arc::downgrade(self), pool.clock.clone());
+            pool.spawn.spawn(Box::pin(run(memory, clock)));
+        }
+    }
+
+    /// Looks at the tails once. Says whether there may be more to do at once; `None` when no pool
+    /// is left to be fed.
+    async fn feed_once(&self, now: Duration) -> Option<bool> {
+        let pools = self.fed_pools()?;
+        let conditions: Vec<_> = pools.iter().map(|pool| pool.flash_statistics()).collect();
+        let rings = || conditions.iter().flat_map(|statistics| &statistics.rings);
+        if rings().any(|ring| ring.condition == Condition::Recovering) {
+            return Some(false);
+        }
+        // The first fill takes all there is.
+        let is_filling = rings().any(|ring| ring.segments.1 + SEGMENTS_EMPTY < ring.segments.0);
+        let ahead_bytes = match is_filling {
+            true => u64::MAX,
+            false => self.cache.capacity_bytes() / AHEAD_SHARE,
+        };
+        let offers = self.cache.offer(ahead_bytes, OFFERS_MAX);
+        let more = offers.len() == OFFERS_MAX;
+        for offer in offers {
+            let Some(pool) = pools.iter().find(|pool| pool.number == offer.key.pool()) else {
+                continue;
+            };
+            let candidate = Candidate {
+                key: offer.key,
+                list: offer.list,
+                touches: offer.touches.into(),
+                tenant: offer.tenant,
+            };
+            drop(offer);
+            self.feed_patiently(pool, candidate).await;
+        }
+        for pool in &pools {
+            self.feed_postponed(pool, now).await;
+            pool.flash.charge(self);
+        }
+        Some(more)
+    }
+
+    /// The pools that are fed; `None`, and the end, if none is left.
+    fn fed_pools(&self) -> Option<Vec<Arc<Pool>>> {
+        let mut state = self.feeder.state.lock();
+        let pools: Vec<_> = state.pools.values().filter_map(|fed| fed.pool.upgrade()).collect();
+        state.pools.retain(|_, fed| fed.pool.strong_count() > 0);
+        state.running = !pools.is_empty();
+        state.running.then_some(pools)
+    }
+
+    /// Offers a record to flash until it has been taken in or refused, but not for long.
+    async fn feed_patiently(&self, pool: &Arc<Pool>, candidate: Candidate) {
+        for attempt in 0..=PATIENCE.1 {
+            match pool.feed(candidate, attempt == PATIENCE.1) {
+                Feeding::Done => return,
+                Feeding::Postponed => return self.postpone(pool, candidate),
+                Feeding::Busy => pool.clock.sleep(PATIENCE.0).await,
+            }
+        }
+    }
+
+    fn postpone(&self, pool: &Pool, candidate: Candidate) {
+        let mut state = self.feeder.state.lock();
+        let Some(fed) = state.pools.get_mut(&pool.number) else { return };
+        if fed.postponed.len() < POSTPONED_MAX {
+            fed.postponed.push_back(candidate);
+        }
+    }
+
+    /// Syncs the origin for the sake of what waits for that, and feeds it.
+    async fn feed_postponed(&self, pool: &Arc<Pool>, now: Duration) {
+        let waiting = {
+            let mut state = self.feeder.state.lock();
+            let Some(fed) = state.pools.get_mut(&pool.number) else { return };
+            // Once at the start: nobody knows what was changed before.
+            let is_due = fed.synced_at.is_none_or(|at| {
+                !fed.postponed.is_empty() && now.saturating_sub(at) >= SYNC_INTERVAL
+            });
+            if !is_due {
+                return;
+            }
+            fed.synced_at = Some(now);
+            std::mem::take(&mut fed.postponed)
+        };
+        if let Err(error) = pool.sync().await {
+            tracing::warn!(%error, "the origin cannot be synced; what has changed stays off flash");
+            waiting.into_iter().for_each(|candidate| self.postpone(pool, candidate));
+            return;
+        }
+        for candidate in waiting {
+            self.feed_patiently(pool, candidate).await;
+        }
+    }
+}
+
+/// Segments that a full device keeps empty, and the one that is being written.
+const SEGMENTS_EMPTY: u32 = 4;
+
+async fn run(memory: Weak<Memory>, clock: Arc<dyn Clock>) {
+    loop {
+        let Some(memory) = memory.upgrade() else { return };
+        let Some(more) = memory.feed_once(clock.now()).await else { return };
+        drop(memory);
+        if !more {
+            clock.sleep(INTERVAL).await;
+        }
+    }
+}
+
+impl Pool {
+    /// Offers a record of the ARC to flash. When the device is busy for the last time, it is
+    /// refused.
+    fn feed(&self, candidate: Candidate, is_last: bool) -> Feeding {
+        let Candidate { key, list, touches, .. } = candidate;
+        let Some(tenant) = self.tenant_with(candidate.tenant) else { return Feeding::Done };
+        let refused = |reason| {
+            tenant.counters.add(reason, 1);
+            Feeding::Done
+        };
+        let properties = tenant.properties();
+        if !properties.secondarycache.takes(list.class) {
+            return refused(Counter::UnfedSecondarycache);
+        }
+        if properties.l2mfuonly && list.queue != Queue::Mfu {
+            return refused(Counter::UnfedMfuonly);
+        }
+        // The copy is of what the ARC has after this moment, and a writer comes after that.
+        let stamp = self.flash.level.stamp(key.object().0);
+        let Some(Cached::Data(record)) = self.memory.cache.peek(&key) else {
+            return refused(Counter::UnfedGone);
+        };
+        if record.came_ahead() && touches < 2 && !properties.l2prefetch {
+            return refused(Counter::UnfedPrefetch);
+        }
+        if self.is_being_changed(&key)
+            || !self.flash.unsynced.is_durable(key.object(), record.taken())
+        {
+            tenant.counters.add(Counter::FeedPostponed, 1);
+            return Feeding::Postponed;
+        }
+        let admission = self.admission(&tenant, stamp, touches, list.class);
+        match self.flash.level.admit(&key.on_flash(), record.bytes(), &admission) {
+            Ok(()) => refused(Counter::FlashFed),
+            Err(Refused::Present) => Feeding::Done,
+            Err(Refused::Buffers | Refused::NoSegment) if !is_last => Feeding::Busy,
+            Err(_) => refused(Counter::UnfedRefused),
+        }
+    }
+
+    /// Offers a record to flash that RAM does not keep. It has been taken from the origin under the
+    /// reader's hold of its range.
+    pub(crate) fn feed_at_once(&self, tenant: &Tenant, key: Key, record: &Arc<Record>) {
+        let properties = tenant.properties();
+        if !self.flash.is_in_use() || !properties.secondarycache.takes(Class::Data) {
+            return;
+        }
+        let refused = |reason| tenant.counters.add(reason, 1);
+        let stamp = self.flash.level.stamp(key.object().0);
+        if record.came_ahead() && !properties.l2prefetch {
+            return refused(Counter::UnfedPrefetch);
+        }
+        if properties.l2mfuonly {
+            return refused(Counter::UnfedMfuonly);
+        }
+        if !self.flash.unsynced.is_durable(key.object(), record.taken()) {
+            return refused(Counter::UnfedGone);
+        }
+        let admission = self.admission(tenant, stamp, 1, Class::Data);
+        match self.flash.level.admit(&key.on_flash(), record.bytes(), &admission) {
+            Ok(()) => refused(Counter::FlashFed),
+            Err(Refused::Present) => {}
+            Err(_) => refused(Counter::UnfedRefused),
+        }
+    }
+
+    /// Whether somebody is changing the record, so that RAM and origin may differ.
+    fn is_being_changed(&self, key: &Key) -> bool {
+        let (Some(object), Some(number)) = (self.objects.get(key.object()), key.record_number())
+        else {
+            return false;
+        };
+        let record_bytes = object.version().record_bytes;
+        let start = number.saturating_mul(record_bytes);
+        object.ranges.is_being_written(start..start.saturating_add(record_bytes))
+    }
+
+    fn admission(
+        &self,
+        tenant: &Tenant,
+        stamp: l2arc::Stamp,
+        touches: u32,
+        class: Class,
+    ) -> Admission {
+        let properties = tenant.properties();
+        let share = |size| match size {
+            Size::Bytes(bytes) => bytes,
+            Size::Percent(percent) => (self.flash_bytes() as f64 / 100.0 * percent) as u64,
+        };
+        Admission {
+            stamp,
+            tenant: tenant_on_flash(tenant.dataset.name()),
+            metadata: class == Class::Metadata,
+            touches,
+            compression: properties.compression,
+            limit_bytes: properties.l2limit.map(share),
+        }
+    }
+
+    /// Bytes for records on all cache devices.
+    fn flash_bytes(&self) -> u64 {
+        self.flash_statistics().rings.iter().map(|ring| ring.data_bytes).sum()
+    }
+}

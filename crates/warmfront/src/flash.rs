@@ -1,0 +1,233 @@
+//! The flash level of a pool: what lies on cache devices, as the engine uses it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use l2arc::{
+    AddError, CIPHER_KEY_BYTES, Cipher, Compression, Condition, Miss, Opened, Opening, Options,
+    Refused, RingStatistics, Statistics,
+};
+use l2arc::{Flash, Key, NotDurable};
+use parking_lot::Mutex;
+use storage::{Clock, Device, ObjectId, Spawn};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{EngineError, Result};
+use crate::key::Part;
+use crate::memory::Memory;
+use crate::object::{Layout, Object};
+use crate::pool::Pool;
+use crate::unsynced::Unsynced;
+use crate::version::{StaleBy, Version};
+
+/// Records that are killed one by one; of more, the whole object is killed.
+const KILL_RECORDS_MAX: u64 = 4096;
+
+/// Notes, in a place that lasts, that what the pool's cache devices hold is void. See
+/// [`NotDurable`].
+pub type Renounce = Arc<dyn Fn() -> std::io::Result<()> + Send + Sync>;
+
+/// What the flash level of a pool is made of.
+#[derive(Clone, Default)]
+pub struct FlashOptions {
+    /// How it works.
+    pub options: Options,
+    /// What to do when a device does not take the deaths of its records. Without it the change
+    /// fails that would have made them old.
+    pub renounce: Option<Renounce>,
+}
+
+/// A pool's cache devices and what belongs to them.
+pub(crate) struct FlashLevel {
+    pub(crate) level: Flash,
+    pub(crate) unsynced: Unsynced,
+    /// A device has been added.
+    in_use: AtomicBool,
+    renounce: Option<Renounce>,
+    /// RAM that is charged for it, bytes.
+    charged_bytes: Mutex<u64>,
+}
+
+impl FlashLevel {
+    pub(crate) fn new(
+        options: FlashOptions,
+        clock: Arc<dyn Clock>,
+        spawn: Arc<dyn Spawn>,
+    ) -> FlashLevel {
+        FlashLevel {
+            level: Flash::new(options.options, clock, spawn),
+            unsynced: Unsynced::new(),
+            in_use: AtomicBool::new(false),
+            renounce: options.renounce,
+            charged_bytes: Mutex::new(0),
+        }
+    }
+
+    /// Whether there is, or has been, a device.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.in_use.load(Ordering::SeqCst)
+    }
+
+    /// Charges what it takes of RAM by now.
+    pub(crate) fn charge(&self, memory: &Memory) {
+        let mut charged = self.charged_bytes.lock();
+        let now = self.level.charged_bytes();
+        if now > *charged {
+            memory.charge_for_good(now - *charged);
+        } else if now < *charged {
+            memory.discharge(*charged - now);
+        }
+        *charged = now;
+    }
+
+    /// Gives back what was charged.
+    pub(crate) fn discharge(&self, memory: &Memory) {
+        memory.discharge(std::mem::take(&mut *self.charged_bytes.lock()));
+    }
+
+    /// Sees to it that deaths which a device does not take are not needed.
+    fn settle(&self, killed: std::result::Result<(), NotDurable>) -> Result<()> {
+        let Err(not_durable) = killed else { return Ok(()) };
+        let refused = |source: String| EngineError::Flash { reason: source };
+        let renounce = self.renounce.as_ref().ok_or_else(|| refused(not_durable.to_string()))?;
+        renounce().map_err(|error| refused(format!("{not_durable}; {error}")))?;
+        tracing::warn!(error = %not_durable, "the cache is given up: it starts empty next time");
+        not_durable.devices.iter().for_each(|device| self.level.renounced(*device));
+        Ok(())
+    }
+}
+
+/// The number by which flash knows a dataset. It is the same after a restart.
+pub(crate) fn tenant_on_flash(dataset: &str) -> u16 {
+    xxh3_64(dataset.as_bytes()) as u16
+}
+
+/// A change of contents under way, of which flash and the version know.
+pub(crate) struct ContentsChange<'a> {
+    pool: &'a Pool,
+    object: &'a Object,
+}
+
+impl Drop for ContentsChange<'_> {
+    fn drop(&mut self) {
+        self.object.update(|version| version.end_change(StaleBy::Contents));
+        if self.pool.flash.is_in_use() {
+            self.pool.flash.unsynced.changed(self.object.id);
+        }
+    }
+}
+
+impl Pool {
+    /// Takes a cache device in. What it holds is used if nothing has been changed through the pool
+    /// since this start.
+    ///
+    /// # Errors
+    /// When it does not work, is too small, or holds what it would be a pity to lose.
+    pub async fn add_cache(
+        self: &Arc<Self>,
+        device: Arc<dyn Device>,
+        opening: &Opening,
+    ) -> std::result::Result<Opened, AddError> {
+        // From here on changes are noted: what flash takes in must be durable at the origin.
+        self.flash.in_use.store(true, Ordering::SeqCst);
+        Version::seed_renewals(opening.life);
+        let opened = self.flash.level.add(device, opening).await?;
+        self.flash.charge(&self.memory);
+        self.memory.feed(self);
+        Ok(opened)
+    }
+
+    /// Stops using a cache device; what it holds is forgotten. Says whether there is such a one.
+    pub async fn remove_cache(&self, device: [u8; 16]) -> bool {
+        let removed = self.flash.level.remove(device).await;
+        self.flash.charge(&self.memory);
+        removed
+    }
+
+    /// Writes down what the cache devices need to be warm at the next start, and stops using them.
+    pub async fn stop_caches(&self) {
+        if self.flash.is_in_use() {
+            self.flash.level.stop().await;
+        }
+    }
+
+    /// Waits until all is known that lies on the cache devices.
+    pub async fn caches_recovered(&self) {
+        self.flash.level.recovered().await;
+    }
+
+    /// How the flash level does.
+    pub fn flash_statistics(&self) -> Statistics {
+        self.flash.level.statistics()
+    }
+
+    /// Whether there is a cache device.
+    pub fn has_caches(&self) -> bool {
+        self.flash.is_in_use()
+    }
+
+    /// Begins a change of the bytes of `range`, which nobody else reads or changes until it has
+    /// ended. Returns once no copy on flash of what is there can come back.
+    pub(crate) async fn change_contents<'a>(
+        &'a self,
+        object: &'a Object,
+        layout: &Layout,
+        range: Range<u64>,
+    ) -> Result<ContentsChange<'a>> {
+        if self.flash.is_in_use() {
+            self.flash.unsynced.changed(object.id);
+            self.kill_records(object.id, layout, range).await?;
+        }
+        object.update(Version::begin_change);
+        Ok(ContentsChange { pool: self, object })
+    }
+
+    /// Kills what flash may have of the bytes of `range`, to the end of the file.
+    async fn kill_records(
+        &self,
+        object: ObjectId,
+        layout: &Layout,
+        range: Range<u64>,
+    ) -> Result<()> {
+        let end = range.end.min(layout.size.max(range.start.saturating_add(1)));
+        let numbers = layout.records(range.start..end);
+        let killed = if numbers.end - numbers.start > KILL_RECORDS_MAX {
+            self.flash.level.kill_object(object.0).await
+        } else {
+            let generation = layout.generation;
+            let key = |number| Part::Record(number).on_flash(object, generation);
+            let keys: Vec<Key> = numbers.map(key).collect();
+            self.flash.level.kill(&keys).await
+        };
+        self.flash.settle(killed)
+    }
+
+    /// Kills what flash has of a version of an object that is about to end.
+    pub(crate) async fn kill_version(&self, object: ObjectId, version: &Version) -> Result<()> {
+        let layout = Layout {
+            size: version.attributes.size,
+            generation: version.generation,
+            record_bytes: version.record_bytes,
+        };
+        self.kill_records(object, &layout, 0..layout.size).await
+    }
+
+    /// Lets go of what flash has of a version that somebody else has ended. Nobody can reach it any
+    /// more, so nobody waits for it.
+    pub(crate) fn forget_on_flash(&self, object: ObjectId, version: &Version) {
+        let records = version.attributes.size.div_ceil(version.record_bytes);
+        if !self.flash.is_in_use() || records == 0 {
+            return;
+        }
+        let flash = self.flash.clone();
+        let generation = version.generation;
+        self.spawn.spawn(Box::pin(async move {
+            let key = |number| Part::Record(number).on_flash(object, generation);
+            let keys: Vec<Key> = (0..records.min(KILL_RECORDS_MAX)).map(key).collect();
+            if let Err(error) = flash.level.kill(&keys).await {
+                tracing::debug!(object = object.0, %error, "what nobody reaches stays on flash");
+            }
+        }));
+    }
+}

@@ -1,0 +1,425 @@
+//! The engine with a flash level, in a simulation: time passes only there, and a seed replays all.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use storage::{
+    Call, Clock, CrashDevice, Device, DeviceOperation, Faults, FaultyDevice, FaultyOrigin,
+    MemoryDevice, MemoryOrigin, Node, OpenMode, Origin, Random, RenameFlags, SetAttributes,
+    Simulation,
+};
+use warmfront::flash::{FlashOptions, Opened, Opening, Options};
+use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
+
+use crate::common::{CALLER, READ, READ_WRITE, pattern};
+
+const SECOND: Duration = Duration::from_secs(1);
+const RECORD: usize = 4096;
+
+/// Small, so that rings come round.
+fn options() -> Options {
+    Options {
+        segment_bytes: Some(64 << 10),
+        chunk_bytes: 16 << 10,
+        buffers_bytes_max: 256 << 10,
+        dwpd_hundredths: None,
+        second_touch: false,
+        ..Options::default()
+    }
+}
+
+/// What outlives a start of the pool.
+struct Machine {
+    simulation: Simulation,
+    origin: Arc<MemoryOrigin>,
+    faults: Arc<Faults>,
+    faulty: Arc<dyn Origin>,
+    life: u128,
+    renounced: Arc<Mutex<u64>>,
+}
+
+/// A pool as one start of it.
+struct Start {
+    simulation: Simulation,
+    pool: Arc<Pool>,
+    opened: Vec<Opened>,
+}
+
+impl Machine {
+    fn new(seed: u64) -> Machine {
+        let origin = Arc::new(MemoryOrigin::new());
+        let (faulty, faults) = FaultyOrigin::new(origin.clone());
+        Machine {
+            simulation: Simulation::new(seed),
+            origin,
+            faults,
+            faulty: Arc::new(faulty),
+            life: 0,
+            renounced: Arc::default(),
+        }
+    }
+
+    /// Starts the pool with these properties, these devices and 3 MiB for the ARC.
+    fn start(&mut self, settings: &[&str], devices: &[Arc<dyn Device>]) -> Start {
+        self.start_with(settings, devices, 6 << 20)
+    }
+
+    fn start_with(
+        &mut self,
+        settings: &[&str],
+        devices: &[Arc<dyn Device>],
+        ceiling_bytes: u64,
+    ) -> Start {
+        let datasets = Datasets::new("pool").expect("a good name");
+        let fixed = ["recordsize=4K", "prefetch=none", "policy=arc"];
+        for setting in fixed.iter().chain(settings) {
+            let (name, value) = setting.split_once('=').expect("property=value");
+            datasets.set("pool", name, value).expect("a good setting");
+        }
+        let renounced = self.renounced.clone();
+        let renounce = move || {
+            *renounced.lock() += 1;
+            Ok(())
+        };
+        let simulation = self.simulation.clone();
+        let pool = simulation.run(Pool::open(PoolOptions {
+            name: "pool".to_string(),
+            origin: self.faulty.clone(),
+            datasets,
+            memory: Memory::new(ceiling_bytes),
+            clock: Arc::new(simulation.clone()),
+            spawn: Arc::new(simulation.clone()),
+            read_only: false,
+            flash: FlashOptions { options: options(), renounce: Some(Arc::new(renounce)) },
+        }));
+        let pool = pool.expect("memory answers");
+        self.life += 1;
+        let opened = devices
+            .iter()
+            .map(|device| {
+                let opening = Opening {
+                    pool: [1; 16],
+                    device: [self.life as u8; 16],
+                    salt: [self.life as u8; 16],
+                    life: self.life,
+                    lives: (self.life > 1).then(|| vec![self.life - 1]),
+                    wall_seconds: 1_000_000,
+                    force: false,
+                    empty: false,
+                };
+                let added = simulation.run(pool.add_cache(device.clone(), &opening));
+                added.expect("the device can be used")
+            })
+            .collect();
+        simulation.run(pool.caches_recovered());
+        Start { simulation, pool, opened }
+    }
+}
+
+impl Start {
+    fn wait(&self, duration: Duration) {
+        self.simulation.run(self.simulation.sleep(duration));
+    }
+
+    fn create(&self, name: &str, contents: &[u8]) -> Arc<OpenFile> {
+        let name = OsStr::new(name);
+        let node = Node { parent: self.pool.root(), name, permissions: 0o644, caller: CALLER };
+        let made = self.simulation.run(self.pool.create_file(node, READ_WRITE));
+        let (found, file) = made.expect("it can be made");
+        self.pool.forget(found.object, 1);
+        self.simulation.run(file.write(0, contents)).expect("memory takes it");
+        file
+    }
+
+    fn open(&self, name: &str, mode: OpenMode) -> Arc<OpenFile> {
+        self.simulation.run(async {
+            let found = self.pool.lookup(self.pool.root(), OsStr::new(name)).await;
+            let found = found.expect("it is there");
+            let file = self.pool.open_file(found.object, mode).await.expect("it can be opened");
+            self.pool.forget(found.object, 1);
+            file
+        })
+    }
+
+    /// Reads in records, as the door does, with time for each.
+    fn read(&self, file: &Arc<OpenFile>, offset: u64, length: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for at in (offset..offset + length as u64).step_by(RECORD) {
+            let length = RECORD.min((offset + length as u64 - at) as usize);
+            let pieces = match file.read_cached(at, length) {
+                Some(pieces) => pieces,
+                None => self.simulation.run(file.read(at, length)).expect("the origin gives it"),
+            };
+            bytes.extend(pieces.to_vec());
+            self.wait(Duration::from_millis(1));
+        }
+        bytes
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let statistics = self.pool.statistics();
+        *statistics.counters.get(name).unwrap_or_else(|| panic!("there is a counter {name}"))
+    }
+}
+
+fn device(bytes: usize) -> Arc<MemoryDevice> {
+    Arc::new(MemoryDevice::new(bytes, 4096))
+}
+
+/// A machine with a file of 4 MiB at the origin, which was there before.
+fn with_file() -> (Machine, Vec<u8>) {
+    let mut machine = Machine::new(7);
+    let contents = pattern(4 << 20, 1);
+    machine.start(&[], &[]).create("file", &contents);
+    (machine, contents)
+}
+
+#[test]
+fn what_ram_cannot_hold_comes_from_flash() {
+    let (mut machine, contents) = with_file();
+    let start = machine.start(&[], &[device(16 << 20)]);
+    let file = start.open("file", READ);
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+    start.wait(SECOND * 20);
+    let (reads, misses) = (start.counter("origin_reads"), start.counter("demand_data_misses"));
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+    let from_flash = start.counter("l2_hits");
+    assert!(from_flash > 300, "{from_flash} records from flash");
+    assert_eq!(start.counter("origin_reads"), reads, "nothing is asked of the origin twice");
+    assert_eq!(start.counter("demand_data_misses") - misses, from_flash);
+}
+
+#[test]
+fn a_restart_finds_on_flash_what_was_there() {
+    let (mut machine, contents) = with_file();
+    let devices: [Arc<dyn Device>; 1] = [device(16 << 20)];
+    let start = machine.start(&[], &devices);
+    assert_eq!(start.opened, [Opened::Formatted]);
+    let file = start.open("file", READ);
+    start.read(&file, 0, contents.len());
+    start.wait(SECOND * 20);
+    start.simulation.run(start.pool.stop_caches());
+    drop((file, start));
+    machine.simulation.crash();
+    let start = machine.start(&[], &devices);
+    assert_eq!(start.opened, [Opened::Warm]);
+    let file = start.open("file", READ);
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+    assert_eq!(start.counter("l2_hits"), 1024, "all of the file was on flash");
+    assert_eq!(start.counter("origin_reads"), 0);
+}
+
+#[test]
+fn what_is_overwritten_is_never_read_from_flash_again() {
+    let (mut machine, mut contents) = with_file();
+    let devices: [Arc<dyn Device>; 1] = [device(16 << 20)];
+    let start = machine.start(&[], &devices);
+    let file = start.open("file", READ_WRITE);
+    start.read(&file, 0, contents.len());
+    start.wait(SECOND * 20);
+    for record in (0..1024).step_by(3) {
+        let at = record * RECORD + 100;
+        let patch = pattern(50, record as u64);
+        start.simulation.run(file.write(at as u64, &patch)).expect("it is written");
+        contents[at..at + patch.len()].copy_from_slice(&patch);
+    }
+    assert!(start.counter("l2_killed") > 300);
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+    start.wait(SECOND * 20);
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+    drop((file, start));
+    machine.simulation.crash();
+    let start = machine.start(&[], &devices);
+    let file = start.open("file", READ);
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+}
+
+#[test]
+fn what_shrinks_and_grows_again_is_zero_there() {
+    let (mut machine, mut contents) = with_file();
+    let start = machine.start(&[], &[device(16 << 20)]);
+    let file = start.open("file", READ_WRITE);
+    start.read(&file, 0, contents.len());
+    start.wait(SECOND * 20);
+    for size in [1_000_001, 4 << 20] {
+        let change = SetAttributes { size: Some(size), ..SetAttributes::default() };
+        let set = start.pool.set_attributes(file.object(), Some(&file), change);
+        start.simulation.run(set).expect("the size is changed");
+    }
+    contents[1_000_001..].fill(0);
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+}
+
+#[test]
+fn what_the_origin_could_lose_stays_off_flash() {
+    let mut machine = Machine::new(3);
+    let start = machine.start(&[], &[device(16 << 20)]);
+    machine.faults.fail_next_of(u64::MAX, Errno::IO, |call| matches!(call, Call::Sync));
+    let contents = pattern(1 << 20, 2);
+    let file = start.create("file", &contents);
+    start.wait(SECOND * 30);
+    assert_eq!(start.counter("l2_fed"), 0, "the origin has never been synced");
+    assert!(start.counter("l2_feed_postponed") > 0);
+    machine.faults.clear();
+    start.wait(SECOND * 30);
+    start.read(&file, 0, contents.len());
+    start.wait(SECOND * 30);
+    assert!(start.counter("l2_fed") > 0, "it has been now");
+}
+
+#[test]
+fn a_change_behind_our_back_is_seen_through_flash() {
+    let (mut machine, contents) = with_file();
+    let start = machine.start(&[], &[device(16 << 20)]);
+    let file = start.open("file", READ);
+    start.read(&file, 0, contents.len());
+    start.wait(SECOND * 20);
+    drop(file);
+    let other = pattern(4 << 20, 9);
+    start.simulation.run(async {
+        let root = machine.origin.root().await.expect("there is a root").object;
+        let entry = machine.origin.lookup(root, OsStr::new("file")).await.expect("it is there");
+        let file = machine.origin.open(entry.object, READ_WRITE).await.expect("it opens");
+        file.write(0, &other).await.expect("memory takes it");
+    });
+    let file = start.open("file", READ);
+    assert_eq!(start.read(&file, 0, other.len()), other);
+}
+
+#[test]
+fn properties_say_what_flash_takes() {
+    let read_twice = |settings: &[&str]| {
+        let (mut machine, contents) = with_file();
+        let start = machine.start(settings, &[device(16 << 20)]);
+        let file = start.open("file", READ);
+        for _ in 0..2 {
+            start.read(&file, 0, contents.len());
+            start.wait(SECOND * 20);
+        }
+        start
+    };
+    let fed = |settings: &[&str]| read_twice(settings).counter("l2_fed");
+    assert_eq!(fed(&["secondarycache=none"]), 0);
+    assert_eq!(fed(&["secondarycache=metadata"]), 0);
+    assert!(fed(&["secondarycache=data"]) > 1000);
+    let start = read_twice(&["secondarycache=none"]);
+    assert!(start.counter("l2_unfed_secondarycache") > 1000);
+    let start = read_twice(&["l2mfuonly=on"]);
+    assert!(start.counter("l2_unfed_mfuonly") > 1000);
+    // Nothing in RAM, and everything from flash the second time.
+    let start = read_twice(&["primarycache=metadata"]);
+    assert!(start.counter("l2_hits") > 900, "{}", start.counter("l2_hits"));
+    assert_eq!(start.counter("data_size"), 0);
+    let start = read_twice(&["l2limit=1M"]);
+    assert!((100..=256).contains(&start.counter("l2_fed")), "{}", start.counter("l2_fed"));
+}
+
+#[test]
+fn a_device_that_takes_no_tombstones_is_given_up_before_the_origin_changes() {
+    let (mut machine, mut contents) = with_file();
+    let (faulty, faults) =
+        FaultyDevice::new(device(16 << 20), Arc::new(machine.simulation.clone()));
+    let start = machine.start(&[], &[Arc::new(faulty)]);
+    let file = start.open("file", READ_WRITE);
+    start.read(&file, 0, contents.len());
+    start.wait(SECOND * 20);
+    faults.fail_next_of(u64::MAX, Errno::IO, |call| !matches!(call, DeviceOperation::Read { .. }));
+    start.simulation.run(file.write(0, &[1; 10])).expect("the write goes on");
+    contents[..10].fill(1);
+    assert_eq!(*machine.renounced.lock(), 1, "the device's life is struck off");
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+}
+
+#[test]
+fn what_is_removed_or_replaced_leaves_flash() {
+    let (mut machine, contents) = with_file();
+    let start = machine.start(&[], &[device(16 << 20)]);
+    start.create("other", &contents);
+    for name in ["file", "other"] {
+        start.read(&start.open(name, READ), 0, contents.len());
+        start.wait(SECOND * 20);
+    }
+    let before = start.counter("l2_records");
+    let root = start.pool.root();
+    let (file, other) = (OsStr::new("file"), OsStr::new("other"));
+    let renamed = start.pool.rename(root, file, root, other, RenameFlags::empty());
+    start.simulation.run(renamed).expect("it is renamed");
+    let after = start.counter("l2_records");
+    assert!(before - after > 900, "{before} records, then {after}");
+    start.simulation.run(start.pool.unlink(root, other)).expect("it is removed");
+    assert!(start.counter("l2_records") < 100, "{}", start.counter("l2_records"));
+}
+
+/// Whatever a crash leaves of the device, what is read is what the origin holds.
+#[test]
+fn no_crash_brings_an_old_record_back() {
+    let seeds = std::env::var("WARMFRONT_CRASH_SEEDS").ok().and_then(|text| text.parse().ok());
+    let seeds: u64 = seeds.unwrap_or(60);
+    let mut hits = 0;
+    for seed in 0..seeds {
+        hits += crash_history(seed);
+    }
+    println!("{seeds} histories of four starts, {hits} records read from flash");
+    assert!(hits > seeds * 10, "flash was used: {hits} hits");
+}
+
+fn crash_history(seed: u64) -> u64 {
+    let mut random = Random::new(seed);
+    let mut machine = Machine::new(seed);
+    let mut image = vec![0; 2 << 20];
+    let mut hits = 0;
+    let mut files: Vec<(String, Vec<u8>)> = (0..4)
+        .map(|number| (format!("file{number}"), pattern(512 << 10, seed * 10 + number)))
+        .collect();
+    let first = machine.start(&[], &[]);
+    files.iter().for_each(|(name, contents)| drop(first.create(name, contents)));
+    drop(first);
+    for life in 0..4 {
+        let clock: Arc<dyn Clock> = Arc::new(machine.simulation.clone());
+        let slowness = Some((clock, Duration::from_micros(500)));
+        let (device, crashes) = CrashDevice::new(image, 4096, seed ^ life, slowness);
+        let start = machine.start_with(&["compression=off"], &[Arc::new(device)], 4 << 20);
+        for _ in 0..300 + random.below(300) {
+            let index = random.below(files.len() as u64) as usize;
+            let (name, contents) = &mut files[index];
+            let file = start.open(name, READ_WRITE);
+            let at = random.below(contents.len() as u64) as usize;
+            match random.below(10) {
+                0 => {
+                    let patch = pattern(1 + random.below(9000) as usize, random.draw());
+                    let end = at + patch.len();
+                    start.simulation.run(file.write(at as u64, &patch)).expect("written");
+                    contents.resize(contents.len().max(end), 0);
+                    contents[at..end].copy_from_slice(&patch);
+                }
+                1 if contents.len() > 100_000 => {
+                    let size = contents.len() as u64 - random.below(50_000);
+                    let change = SetAttributes { size: Some(size), ..SetAttributes::default() };
+                    let set = start.pool.set_attributes(file.object(), Some(&file), change);
+                    start.simulation.run(set).expect("cut");
+                    contents.truncate(size as usize);
+                }
+                2 => start.simulation.run(file.sync(false)).expect("memory is durable"),
+                3 => start.wait(Duration::from_millis(random.below(8000))),
+                _ => {
+                    let length = (1 + random.below(30_000) as usize).min(contents.len() - at);
+                    let read = start.simulation.run(file.read(at as u64, length)).expect("read");
+                    assert!(read.to_vec() == contents[at..at + length], "seed {seed} life {life}");
+                }
+            }
+        }
+        for (name, contents) in &files {
+            let file = start.open(name, READ);
+            let read = start.simulation.run(file.read(0, contents.len())).expect("read");
+            assert!(read.to_vec() == *contents, "seed {seed}, life {life}: {name}");
+        }
+        hits += start.counter("l2_hits");
+        drop(start);
+        image = crashes.crash(random.draw());
+        machine.simulation.crash();
+    }
+    hits
+}
