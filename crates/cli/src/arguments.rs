@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::format::Form;
 
@@ -203,6 +203,20 @@ pub(crate) struct MountArguments {
     /// promote=off: for backups; may be given several times
     #[arg(long = "no-promote-cgroup", value_name = "PATH")]
     pub(crate) no_promote_cgroups: Vec<PathBuf>,
+    /// A cache device: a block device, or a file, which is made with the size behind the colon;
+    /// may be given several times
+    #[arg(long = "cache", value_name = "PATH[:SIZE]")]
+    pub(crate) caches: Vec<String>,
+    /// Take cache devices whatever lies on them
+    #[arg(long, requires = "caches")]
+    pub(crate) force_cache: bool,
+    /// Drive writes a day that cache devices are meant for, or none for no limit [default: 1]
+    #[arg(long, value_name = "NUMBER|none")]
+    pub(crate) dwpd: Option<String>,
+    /// Encrypt cache devices: a file with 32 random bytes, or each-start for a key that nobody
+    /// keeps, so that they start empty each time
+    #[arg(long, value_name = "FILE|each-start")]
+    pub(crate) cache_key: Option<String>,
     /// A directory, or a pool made with `pool create`
     #[arg(value_name = "ORIGIN|POOL")]
     pub(crate) source: OsString,
@@ -226,6 +240,9 @@ pub(crate) enum PoolCommand {
         /// What that never shrinks below when others need memory
         #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
         arc_min: Option<String>,
+        /// A cache device; may be given several times
+        #[arg(long = "cache", value_name = "PATH[:SIZE]")]
+        caches: Vec<String>,
         /// Its name
         name: String,
         /// The directory that it stands in front of
@@ -243,11 +260,40 @@ pub(crate) enum PoolCommand {
         /// Which pool; all that are mounted if absent
         pool: Option<OsString>,
     },
+    /// Give a pool a cache device, mounted or not
+    Add {
+        /// Take it whatever lies on it
+        #[arg(long)]
+        force: bool,
+        /// Which pool
+        pool: String,
+        /// What the device is for
+        role: DeviceRole,
+        /// A block device, or a file, which is made with the size behind the colon
+        #[arg(value_name = "PATH[:SIZE]")]
+        device: String,
+    },
+    /// Take a cache device from a pool; what it holds is wiped
+    Remove {
+        /// Which pool
+        pool: String,
+        /// What the device is for
+        role: DeviceRole,
+        /// The device
+        path: PathBuf,
+    },
     /// Remove a pool's settings; files are not touched
     Destroy {
         /// Which
         name: String,
     },
+}
+
+/// What a device is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceRole {
+    /// Keeps copies of what the origin holds
+    Cache,
 }
 
 #[derive(Debug, Args)]
@@ -261,6 +307,9 @@ pub(crate) struct ArcstatArguments {
     /// Prefetching
     #[arg(short = 'z')]
     pub(crate) prefetch: bool,
+    /// Cache devices
+    #[arg(short = 'l')]
+    pub(crate) flash: bool,
     /// List the columns there are
     #[arg(short = 'v')]
     pub(crate) list: bool,

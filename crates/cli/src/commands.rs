@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use daemon::{ArcMax, Paths, Setting, Target};
+use daemon::{ArcMax, CacheDevice, CacheKey, Dwpd, Paths, Setting, Target};
 use warmfront::{Size, SizeError, parse_setting, parse_size_or_percent};
 
 use crate::arguments::{Arguments, Command};
@@ -103,6 +103,25 @@ fn ceiling(argument: &str, text: &str) -> Result<ArcMax> {
         let auto = if matches!(error, SizeError::NotASize { .. }) { ", or auto" } else { "" };
         Failure::usage(format!("{argument}: {error}{auto}"))
     })
+}
+
+/// Reads cache devices.
+fn caches(texts: &[String]) -> Result<Vec<CacheDevice>> {
+    let read = |text: &String| text.parse().map_err(|error| Failure::usage(format!("{error}")));
+    texts.iter().map(read).collect::<Result<_>>()
+}
+
+/// Reads a number of drive writes a day.
+fn drive_writes(text: &str) -> Result<Dwpd> {
+    text.parse().map_err(|error| Failure::usage(format!("--dwpd: {error}")))
+}
+
+/// Reads where a key comes from.
+fn cache_key(text: &str) -> CacheKey {
+    match text.parse() {
+        Ok(key) => key,
+        Err(never) => match never {},
+    }
 }
 
 /// Reads the value of `--arc-min`.

@@ -169,6 +169,10 @@ impl Stage {
             allow_other: false,
             slow: Some(self.model.to_string()),
             no_promote_cgroups: Vec::new(),
+            caches: Vec::new(),
+            force_cache: false,
+            dwpd: None,
+            cache_key: None,
         };
         match daemon::mount_in_background(&paths, &request) {
             Ok(_) => Ok(DemoMount { paths, mountpoint }),

@@ -30,6 +30,8 @@ struct Order {
     #[serde(with = "crate::wire_path")]
     runtime: std::path::PathBuf,
     #[serde(with = "crate::wire_path")]
+    state: std::path::PathBuf,
+    #[serde(with = "crate::wire_path")]
     directory: std::path::PathBuf,
     request: MountRequest,
 }
@@ -53,6 +55,7 @@ pub fn mount_in_background(paths: &Paths, request: &MountRequest) -> Result<Moun
     let order = Order {
         config: paths.config_directory().to_owned(),
         runtime: paths.runtime_directory().to_owned(),
+        state: paths.state_directory().to_owned(),
         directory: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         request: request.clone(),
     };
@@ -152,7 +155,8 @@ fn prepare() -> Result<Prepared, MountError> {
     let order: Order = serde_json::from_slice(&text)
         .map_err(|error| system("understand what to mount")(error.into()))?;
     std::env::set_current_dir(&order.directory).map_err(system("go where the command was"))?;
-    Prepared::new(&Paths::new(order.config, order.runtime), &order.request)
+    let paths = Paths::new(order.config, order.runtime).with_state(order.state);
+    Prepared::new(&paths, &order.request)
 }
 
 fn say(outcome: &Outcome) -> io::Result<()> {

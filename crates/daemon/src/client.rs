@@ -6,9 +6,9 @@ use crate::error::ControlError;
 use crate::line::{Connection, LineError};
 use crate::paths::Paths;
 use crate::protocol::{
-    CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime, PrimeProgress,
-    PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX, Setting,
-    Statistics, Status, Why,
+    CacheDevice, CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime,
+    PrimeProgress, PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX,
+    Setting, Statistics, Status, Why,
 };
 use crate::socket::connect;
 
@@ -110,6 +110,32 @@ impl Client {
     pub fn get(&self, dataset: &str) -> Result<Vec<PropertyRow>, ControlError> {
         match self.call(Request::Get { dataset: dataset.to_string() })? {
             Response::Properties(rows) => Ok(rows),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// Takes a cache device in. Says how long that lasts, and what was found on it.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn add_cache(
+        &self,
+        device: CacheDevice,
+        force: bool,
+    ) -> Result<(Changed, Option<String>), ControlError> {
+        match self.call(Request::AddCache { device, force })? {
+            Response::CachesChanged { changed, found } => Ok((changed, found)),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// Stops using a cache device.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn remove_cache(&self, path: &Path) -> Result<Changed, ControlError> {
+        match self.call(Request::RemoveCache { path: path.to_owned() })? {
+            Response::CachesChanged { changed, .. } => Ok(changed),
             _ => Err(self.wrong_answer()),
         }
     }

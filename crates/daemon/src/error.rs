@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use warmfront::{DatasetError, ShareError};
 
+use crate::caches::CacheError;
 use crate::checks::PlaceError;
 use crate::line::LineError;
 use crate::paths::PathsError;
@@ -125,6 +126,9 @@ pub enum ControlError {
     /// The pool's settings cannot be used.
     #[error(transparent)]
     Settings(#[from] PoolFileError),
+    /// A cache device cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// A directory cannot serve as an origin.
     #[error(transparent)]
     Place(#[from] PlaceError),

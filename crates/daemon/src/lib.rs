@@ -11,6 +11,7 @@ pub mod protocol;
 
 mod allocator;
 mod background;
+mod caches;
 mod ceiling;
 mod change;
 mod checks;
@@ -35,6 +36,9 @@ mod unmount;
 mod wire_path;
 
 pub use background::{DAEMON_ARGUMENT, mount_in_background, run_daemon};
+pub use caches::{
+    CacheDevice, CacheDeviceError, CacheError, CacheKey, CacheKeyError, Dwpd, DwpdError,
+};
 pub use ceiling::{
     ArcMax, Bounds, CEILING_BYTES_MIN, CeilingError, LimitSource, MemoryLimit, Reading, Room,
     Setting, Sources, memory_limit,
@@ -50,7 +54,7 @@ pub use mount::mount_in_foreground;
 pub use mountinfo::{MountEntry, mount_of, mounted_at, mounts};
 pub use paths::{POOL_NAME_BYTES_MAX, Paths, PathsError};
 pub use pool_file::{NewPool, PoolFile, PoolFileError, Settings};
-pub use pools::{PoolRow, Pools, create_pool, destroy_pool, list_pools};
+pub use pools::{PoolRow, Pools, add_cache, create_pool, destroy_pool, list_pools, remove_cache};
 pub use request::{MountError, MountRequest, MountSource, Mounted};
 pub use target::{Target, create_dataset};
 pub use unmount::{Unmounted, unmount};

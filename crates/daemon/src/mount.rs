@@ -14,6 +14,7 @@ use storage::{
 };
 use warmfront::{DatasetError, DatasetTree, Datasets, EngineError, HumanSize, Pool, PoolOptions};
 
+use crate::caches::{CacheDevice, CacheSettings, Shelf};
 use crate::ceiling::{ArcMax, Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
 use crate::change::pool_name_from;
 use crate::checks::Places;
@@ -72,6 +73,9 @@ pub(crate) struct Prepared {
     allow_other: bool,
     slow: Option<SlowModel>,
     no_promote_cgroups: Vec<PathBuf>,
+    caches: CacheSettings,
+    /// Cache devices were asked for by name: each has to work.
+    strict_caches: bool,
     lock: PoolLock,
 }
 
@@ -96,6 +100,17 @@ impl Prepared {
         let no_promote_cgroups = match settings {
             Some(all) if request.no_promote_cgroups.is_empty() => all.no_promote_cgroups.clone(),
             _ => request.no_promote_cgroups.clone(),
+        };
+        let strict_caches = !request.caches.is_empty();
+        let devices = match settings {
+            Some(all) if !strict_caches => all.caches.clone(),
+            _ => request.caches.clone(),
+        };
+        let caches = CacheSettings {
+            devices: devices.into_iter().map(CacheDevice::absolute).collect(),
+            dwpd: request.dwpd.or(settings.and_then(|all| all.dwpd)),
+            key: request.cache_key.clone().or(settings.and_then(|all| all.cache_key.clone())),
+            force: request.force_cache,
         };
         let read_only = request.read_only || settings.is_some_and(|all| all.read_only);
         let allow_other = request.allow_other || settings.is_some_and(|all| all.allow_other);
@@ -144,6 +159,8 @@ impl Prepared {
             allow_other,
             slow,
             no_promote_cgroups,
+            caches,
+            strict_caches,
             lock,
         })
     }
@@ -166,6 +183,9 @@ impl Prepared {
             KeeperError::System(error) => system("watch the memory")(error),
         })?;
         let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
+        let (name, state) = self.known_as();
+        let most_bytes = keeper.status().most_bytes;
+        let (shelf, flash) = Shelf::new(&name, state, &self.caches, most_bytes)?;
         let options = PoolOptions {
             name: self.pool.clone(),
             origin,
@@ -174,11 +194,14 @@ impl Prepared {
             clock: clock.clone(),
             spawn: Arc::new(spawn),
             read_only: self.read_only,
+            flash,
         };
         let pool = block_on(Pool::open(options)).map_err(|error| match error {
             EngineError::Dataset(error) => MountError::Settings(error.into()),
             error => MountError::Origin { path: self.places.origin.clone(), error },
         })?;
+        let found = shelf.fill(&pool, &self.caches, self.strict_caches)?;
+        let shelf = Arc::new(shelf);
         // A working directory inside somebody's mount would keep that in use.
         std::env::set_current_dir("/").map_err(system("leave the working directory"))?;
         let mountpoint = self.places.mountpoint.clone();
@@ -214,6 +237,7 @@ impl Prepared {
             descriptor: descriptor.clone(),
             pool: pool.clone(),
             keeper: keeper.clone(),
+            shelf,
             read_only: self.read_only,
             slow: self.slow.map(|model| model.to_string()),
             no_promote_cgroups: self.no_promote_cgroups.clone(),
@@ -237,14 +261,17 @@ impl Prepared {
         let signals = watch(signals, service.clone()).map_err(system("start a thread"))?;
         let mut notes = self.places.notes;
         notes.append(&mut warnings);
+        notes.extend(found);
         let mounted = Mounted {
             descriptor,
             ceiling_bytes: keeper.memory().ceiling_bytes(),
             ceiling_setting: self.ceiling.arc_max.to_string(),
+            caches: service.shelf.devices(),
             notes,
         };
         let watch = keeper.start().map_err(system("start a thread that watches the memory"))?;
         Ok(Running {
+            pool,
             mounted,
             _watch: watch,
             session,
@@ -254,6 +281,22 @@ impl Prepared {
             _announced: announced,
             _lock: self.lock,
         })
+    }
+
+    /// The name by which cache devices know the pool, and where is noted which of them are up to
+    /// date. A pool without settings is known by its origin.
+    fn known_as(&self) -> (Vec<u8>, PathBuf) {
+        let origin = self.places.origin.as_os_str().as_encoded_bytes();
+        match &self.settings {
+            Some(_) => {
+                let name = [self.pool.as_bytes(), b"\0", origin].concat();
+                (name, self.paths.caches(&self.pool))
+            }
+            None => {
+                let number = u128::from_le_bytes(crate::caches::id_of(origin));
+                (origin.to_vec(), self.paths.caches(&format!("@{number:032x}")))
+            }
+        }
     }
 
     fn origin(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Origin>, MountError> {
@@ -389,6 +432,7 @@ impl Drop for Attached {
 /// A pool that is mounted and answers. What it holds is given back in the order of its fields.
 #[derive(Debug)]
 pub(crate) struct Running {
+    pool: Arc<Pool>,
     mounted: Mounted,
     _watch: Watch,
     session: Arc<fuse::Session>,
@@ -408,6 +452,8 @@ impl Running {
     /// Serves until the mount is gone, however that came about.
     pub fn wait(self) {
         self.session.wait();
+        // What is on flash is found sooner the next time.
+        block_on(self.pool.stop_caches());
         tracing::info!("{} is unmounted", self.mounted.descriptor.mountpoint.display());
     }
 

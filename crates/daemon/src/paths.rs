@@ -9,18 +9,21 @@ pub const POOL_NAME_BYTES_MAX: usize = 64;
 
 /// Where settings, sockets and locks live.
 ///
-/// | | settings | sockets, locks, logs |
-/// |---|---|---|
-/// | root | `/etc/warmfront/pools` | `/run/warmfront` |
-/// | others | `$XDG_CONFIG_HOME/warmfront/pools` | `$XDG_RUNTIME_DIR/warmfront` |
+/// | | settings | sockets, locks, logs | what outlasts a stop |
+/// |---|---|---|---|
+/// | root | `/etc/warmfront/pools` | `/run/warmfront` | `/var/lib/warmfront` |
+/// | others | `$XDG_CONFIG_HOME/warmfront/pools` | `$XDG_RUNTIME_DIR/warmfront` | \
+///   `$XDG_STATE_HOME/warmfront` |
 ///
 /// Without `XDG_CONFIG_HOME` it is `$HOME/.config`, without `XDG_RUNTIME_DIR` it is
-/// `/tmp/warmfront-UID`. `WARMFRONT_CONFIG_DIR` and `WARMFRONT_RUNTIME_DIR` name the two
-/// directories themselves.
+/// `/tmp/warmfront-UID`, without `XDG_STATE_HOME` it is `$HOME/.local/state`.
+/// `WARMFRONT_CONFIG_DIR`, `WARMFRONT_RUNTIME_DIR` and `WARMFRONT_STATE_DIR` name the directories
+/// themselves; where only the first is set, what outlasts a stop lies in its `state`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
     config: PathBuf,
     runtime: PathBuf,
+    state: PathBuf,
 }
 
 /// Why there is no place for settings or sockets.
@@ -63,9 +66,15 @@ impl Paths {
         })
     }
 
-    /// These directories.
+    /// These directories; what outlasts a stop lies in `state` in the first.
     pub fn new(config: impl Into<PathBuf>, runtime: impl Into<PathBuf>) -> Paths {
-        Paths { config: config.into(), runtime: runtime.into() }
+        let config = config.into();
+        Paths { state: config.join("state"), config, runtime: runtime.into() }
+    }
+
+    /// The same with another place for what outlasts a stop.
+    pub fn with_state(self, state: impl Into<PathBuf>) -> Paths {
+        Paths { state: state.into(), ..self }
     }
 
     fn choose(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> Result<Paths, PathsError> {
@@ -86,8 +95,17 @@ impl Paths {
                 .map(|path| path.join("warmfront"))
                 .unwrap_or_else(|| format!("/tmp/warmfront-{uid}").into()),
         };
+        let state = match (named("WARMFRONT_STATE_DIR"), named("WARMFRONT_CONFIG_DIR")) {
+            (Some(path), _) => path,
+            (None, Some(config)) => config.join("state"),
+            (None, None) if is_root => "/var/lib/warmfront".into(),
+            (None, None) => named("XDG_STATE_HOME")
+                .or_else(|| named("HOME").map(|home| home.join(".local/state")))
+                .ok_or(PathsError::NoHome)?
+                .join("warmfront"),
+        };
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
-        Ok(Paths { config: absolute(config), runtime: absolute(runtime) })
+        Ok(Paths { config: absolute(config), runtime: absolute(runtime), state: absolute(state) })
     }
 
     /// The directory of settings files.
@@ -98,6 +116,16 @@ impl Paths {
     /// The directory of sockets, descriptors, locks and logs.
     pub fn runtime_directory(&self) -> &Path {
         &self.runtime
+    }
+
+    /// The directory of what outlasts a stop.
+    pub fn state_directory(&self) -> &Path {
+        &self.state
+    }
+
+    /// What is known of a pool's cache devices.
+    pub(crate) fn caches(&self, pool: &str) -> PathBuf {
+        self.state.join(format!("{pool}.caches.json"))
     }
 
     /// The settings file of a pool.
@@ -211,12 +239,18 @@ mod tests {
     #[test]
     fn places_follow_the_user_and_the_environment() {
         let root = choose(0, &[]).expect("root needs no variables");
-        assert_eq!(root, Paths::new("/etc/warmfront/pools", "/run/warmfront"));
+        let places = |config: &str, runtime: &str, state: &str| {
+            Paths::new(config, runtime).with_state(state)
+        };
+        let expected = places("/etc/warmfront/pools", "/run/warmfront", "/var/lib/warmfront");
+        assert_eq!(root, expected);
         let user = choose(1000, &[("HOME", "/home/a")]).expect("a home is enough");
-        assert_eq!(user, Paths::new("/home/a/.config/warmfront/pools", "/tmp/warmfront-1000"));
-        let xdg = [("XDG_CONFIG_HOME", "/c"), ("XDG_RUNTIME_DIR", "/r")];
+        let state = "/home/a/.local/state/warmfront";
+        let expected = places("/home/a/.config/warmfront/pools", "/tmp/warmfront-1000", state);
+        assert_eq!(user, expected);
+        let xdg = [("XDG_CONFIG_HOME", "/c"), ("XDG_RUNTIME_DIR", "/r"), ("XDG_STATE_HOME", "/s")];
         let user = choose(1000, &xdg).expect("no home needed");
-        assert_eq!(user, Paths::new("/c/warmfront/pools", "/r/warmfront"));
+        assert_eq!(user, places("/c/warmfront/pools", "/r/warmfront", "/s/warmfront"));
         let both = [("WARMFRONT_CONFIG_DIR", "/c"), ("WARMFRONT_RUNTIME_DIR", "/r")];
         assert_eq!(choose(0, &both).expect("named"), Paths::new("/c", "/r"));
         assert!(matches!(choose(1000, &[]), Err(PathsError::NoHome)));

@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml_edit::{DocumentMut, Item, Table, value};
 use warmfront::{DatasetError, Datasets, Properties, Property, Size, SizeError};
 
+use crate::caches::{CacheDevice, CacheKey, Dwpd};
 use crate::ceiling::ArcMax;
 use crate::change;
 use crate::paths::{Paths, PathsError, replace_file};
@@ -98,6 +99,12 @@ pub struct Settings {
     pub slow: Option<String>,
     /// Control groups whose reads do not count as use.
     pub no_promote_cgroups: Vec<PathBuf>,
+    /// Cache devices.
+    pub caches: Vec<CacheDevice>,
+    /// Drive writes a day that they are meant for; one if absent.
+    pub dwpd: Option<Dwpd>,
+    /// What they are encrypted with, if they are.
+    pub cache_key: Option<CacheKey>,
     /// The datasets with their properties.
     pub datasets: Datasets,
 }
@@ -115,6 +122,8 @@ pub struct NewPool {
     pub arc_max: Option<ArcMax>,
     /// What the ceiling never shrinks below.
     pub arc_min: Option<Size>,
+    /// Cache devices.
+    pub caches: Vec<CacheDevice>,
     /// Properties of the pool's own dataset.
     pub properties: BTreeMap<String, String>,
 }
@@ -146,6 +155,9 @@ struct Raw {
     allow_other: bool,
     slow: Option<String>,
     no_promote_cgroups: Option<Spanned<Vec<PathBuf>>>,
+    caches: Option<Spanned<Vec<String>>>,
+    dwpd: Option<Spanned<toml::Value>>,
+    cache_key: Option<String>,
     #[serde(default)]
     datasets: BTreeMap<Spanned<String>, BTreeMap<Spanned<String>, Spanned<toml::Value>>>,
 }
@@ -229,17 +241,42 @@ impl PoolFile {
     /// When the change makes no sense or the file cannot be written; then it is as it was.
     pub fn change(self, change: &Change) -> Result<PoolFile, PoolFileError> {
         self.settings.datasets.edit(|tree| change::apply(change, tree))?;
-        let mut document: DocumentMut =
-            self.text.parse().map_err(|error: toml_edit::TomlError| {
-                let at = error.span().map_or(0, |span| span.start);
-                let (line, column) = position(&self.text, at);
-                let message = error.message().to_string();
-                PoolFileError::Content { path: self.path.clone(), line, column, message }
-            })?;
+        let mut document = self.document()?;
         edit(&mut document, change)?;
         let text = document.to_string();
         write(&self.path, &text)?;
         Ok(PoolFile { text, ..self })
+    }
+
+    /// Writes down which cache devices the pool has, keeping comments and order.
+    ///
+    /// # Errors
+    /// When a path is not text, or the file cannot be written; then it is as it was.
+    pub fn set_caches(self, caches: &[CacheDevice]) -> Result<(), PoolFileError> {
+        let mut array = toml_edit::Array::new();
+        for device in caches {
+            if device.path.to_str().is_none() {
+                return Err(PoolFileError::NotText { path: device.path.clone() });
+            }
+            array.push(device.to_string());
+        }
+        let mut document = self.document()?;
+        let is_new = !document.contains_key("caches");
+        document.insert("caches", value(array));
+        if is_new {
+            // Before the first table, which would else take it in.
+            document.sort_values_by(|_, a, _, b| a.is_table_like().cmp(&b.is_table_like()));
+        }
+        write(&self.path, &document.to_string())
+    }
+
+    fn document(&self) -> Result<DocumentMut, PoolFileError> {
+        self.text.parse().map_err(|error: toml_edit::TomlError| {
+            let at = error.span().map_or(0, |span| span.start);
+            let (line, column) = position(&self.text, at);
+            let message = error.message().to_string();
+            PoolFileError::Content { path: self.path.clone(), line, column, message }
+        })
     }
 
     /// Removes the file.
@@ -303,6 +340,12 @@ fn parse(name: &str, text: &str) -> Result<Settings, Fault> {
         allow_other: raw.allow_other,
         slow: raw.slow,
         no_promote_cgroups: raw.no_promote_cgroups.map_or(Ok(Vec::new()), read_groups)?,
+        caches: raw.caches.map_or(Ok(Vec::new()), read_caches)?,
+        dwpd: raw.dwpd.map(read_dwpd).transpose()?,
+        cache_key: raw.cache_key.map(|text| match text.parse() {
+            Ok(key) => key,
+            Err(never) => match never {},
+        }),
         datasets,
     })
 }
@@ -352,6 +395,27 @@ fn read_groups(groups: Spanned<Vec<PathBuf>>) -> Result<Vec<PathBuf>, Fault> {
         Ok(()) => Ok(groups.into_inner()),
         Err(error) => Err(Fault { span: groups.span(), message: error.to_string() }),
     }
+}
+
+fn read_caches(caches: Spanned<Vec<String>>) -> Result<Vec<CacheDevice>, Fault> {
+    let span = caches.span();
+    let read = caches.get_ref().iter().map(|text| {
+        let device: CacheDevice = text.parse().map_err(|error| format!("caches: {error}"))?;
+        match device.path.is_absolute() {
+            true => Ok(device),
+            false => Err(format!("caches: `{text}` is not an absolute path")),
+        }
+    });
+    read.collect::<Result<_, String>>().map_err(|message| Fault { span, message })
+}
+
+fn read_dwpd(dwpd: Spanned<toml::Value>) -> Result<Dwpd, Fault> {
+    let text = match dwpd.get_ref() {
+        toml::Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let read = text.parse::<Dwpd>();
+    read.map_err(|error| Fault { span: dwpd.span(), message: format!("dwpd: {error}") })
 }
 
 fn read_dataset(
@@ -428,6 +492,16 @@ fn template(pool: &NewPool) -> Result<DocumentMut, PoolFileError> {
         None => (unset, Size::Percent(5.0)),
     };
     let arc_min = ArcMax::Size(arc_min);
+    let mut caches = Vec::new();
+    for device in &pool.caches {
+        let path = device.path.clone();
+        device.path.to_str().ok_or(PoolFileError::NotText { path })?;
+        caches.push(toml::Value::String(device.to_string()));
+    }
+    let (caches_mark, caches) = match caches.is_empty() {
+        true => (unset, "[\"/flash/cache:100G\"]".to_string()),
+        false => (set, toml::Value::Array(caches).to_string()),
+    };
     let name = toml::Value::String(pool.name.clone());
     let origin = text(&pool.origin)?;
     let mut properties = String::new();
@@ -464,6 +538,16 @@ fn template(pool: &NewPool) -> Result<DocumentMut, PoolFileError> {
          \n\
          # Let other users than the one who mounts use the mount.\n\
          # allow_other = true\n\
+         \n\
+         # Cache devices: files, which are made with the size behind the colon, or block devices.\n\
+         {caches_mark}caches = {caches}\n\
+         \n\
+         # Drive writes a day that these are meant for, or \"none\".\n\
+         # dwpd = 1.0\n\
+         \n\
+         # Encrypts what lies on them: a file with 32 random bytes, or \"each-start\" for a key\n\
+         # that nobody keeps, so that they start empty each time.\n\
+         # cache_key = \"/etc/warmfront/key\"\n\
          \n\
          # Control groups whose reads do not count as use, as promote=off: for backups.\n\
          # no_promote_cgroups = [\"/backup.slice\"]\n\

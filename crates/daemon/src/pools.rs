@@ -1,12 +1,13 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::caches::{CacheDevice, CacheError};
 use crate::checks;
 use crate::client::Client;
 use crate::descriptor;
 use crate::error::ControlError;
 use crate::paths::Paths;
 use crate::pool_file::{NewPool, PoolFile, PoolFileError};
-use crate::protocol::Descriptor;
+use crate::protocol::{Changed, Descriptor};
 
 /// A pool, as `pool list` shows it.
 #[derive(Debug, Clone)]
@@ -109,6 +110,63 @@ pub fn destroy_pool(paths: &Paths, name: &str) -> Result<(), ControlError> {
             ControlError::Settings,
         )),
     }
+}
+
+/// Gives a pool a cache device: at once if it is mounted, and for good if it has a settings file.
+/// Says how long it lasts, and what was found on a device that is in use now.
+///
+/// # Errors
+/// When there is no such pool, or it cannot use the device.
+pub fn add_cache(
+    paths: &Paths,
+    pool: &str,
+    device: CacheDevice,
+    force: bool,
+) -> Result<(Changed, Option<String>), ControlError> {
+    let device = device.absolute();
+    if let Some(found) = mounted(paths, pool) {
+        return Client::new(paths, found).add_cache(device, force);
+    }
+    let file = PoolFile::load(paths, pool)?;
+    let mut caches = file.settings.caches.clone();
+    if caches.iter().any(|known| known.is_at(&device.path)) {
+        return Err(CacheError::Present { path: device.path }.into());
+    }
+    if device.size_bytes.is_none() && !device.path.exists() {
+        return Err(CacheError::Missing { path: device.path }.into());
+    }
+    caches.push(device);
+    save_caches(file, &caches)
+}
+
+/// Takes a cache device from a pool, as [`add_cache`] gives it.
+///
+/// # Errors
+/// When there is no such pool, or it has no such device.
+pub fn remove_cache(paths: &Paths, pool: &str, path: &Path) -> Result<Changed, ControlError> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(found) = mounted(paths, pool) {
+        return Client::new(paths, found).remove_cache(&path);
+    }
+    let file = PoolFile::load(paths, pool)?;
+    let mut caches = file.settings.caches.clone();
+    let before = caches.len();
+    caches.retain(|known| !known.is_at(&path));
+    if caches.len() == before {
+        let has: Vec<String> = caches.iter().map(ToString::to_string).collect();
+        let has = if has.is_empty() { "none".to_string() } else { has.join(", ") };
+        return Err(CacheError::Unknown { path, has }.into());
+    }
+    save_caches(file, &caches).map(|(changed, _)| changed)
+}
+
+fn save_caches(
+    file: PoolFile,
+    caches: &[CacheDevice],
+) -> Result<(Changed, Option<String>), ControlError> {
+    let path = file.path.clone();
+    file.set_caches(caches)?;
+    Ok((Changed::Saved { file: path }, None))
 }
 
 /// The daemon that serves a pool now.

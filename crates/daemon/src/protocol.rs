@@ -14,6 +14,7 @@ pub use warmfront::{
     CurveReport, PrimeProgress, PrimeReport, PropertyRow, Source, Statistics, Why,
 };
 
+pub use crate::caches::CacheDevice;
 pub use crate::ceiling::{ArcMax, Setting};
 use crate::wire_path;
 
@@ -83,6 +84,19 @@ pub enum Request {
     Prime(Prime),
     /// Sets the ceiling, and waits until memory has been given back: [`Response::Ceiling`].
     SetCeiling(Setting),
+    /// Takes a cache device in: [`Response::CachesChanged`].
+    AddCache {
+        /// Which.
+        device: CacheDevice,
+        /// Whatever lies on it.
+        force: bool,
+    },
+    /// Stops using a cache device and wipes it: [`Response::CachesChanged`].
+    RemoveCache {
+        /// Which.
+        #[serde(with = "wire_path")]
+        path: PathBuf,
+    },
     /// Unmounts and ends the daemon: [`Response::Unmounted`] or [`Response::Busy`].
     Unmount {
         /// Take the mount out of the tree of names at once, and end when its last file is closed.
@@ -120,6 +134,13 @@ pub enum Response {
     Primed(PrimeReport),
     /// The ceiling is set.
     Ceiling(CeilingSet),
+    /// The pool has other cache devices now.
+    CachesChanged {
+        /// How long that lasts.
+        changed: Changed,
+        /// What was found on a device that was taken in.
+        found: Option<String>,
+    },
     /// The mount is gone; the daemon ends.
     Unmounted,
     /// The mount is in use, and stays.
@@ -282,6 +303,8 @@ pub struct Status {
     /// Control groups whose reads do not count as use.
     #[serde(with = "wire_path::list")]
     pub no_promote_cgroups: Vec<PathBuf>,
+    /// The cache devices.
+    pub caches: Vec<CacheStatus>,
     /// Seconds since it was mounted.
     pub uptime_seconds: f64,
     /// The daemon's version.
@@ -292,6 +315,39 @@ pub struct Status {
     pub datasets: BTreeMap<String, BTreeMap<String, u64>>,
     /// What is not as it should be.
     pub warnings: Vec<String>,
+}
+
+/// How a cache device does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// Where it is.
+    #[serde(with = "wire_path")]
+    pub path: PathBuf,
+    /// `recovering`, `works`, `bypassed` after failures, `void` when it takes no tombstones,
+    /// `stopped`, or `unavailable`.
+    pub condition: String,
+    /// What was found on it, or why it is not available.
+    pub note: String,
+    /// Bytes for records.
+    pub data_bytes: u64,
+    /// Bytes that records take, headers included, and what has died since.
+    pub stored_bytes: u64,
+    /// Bytes written since it was formatted.
+    pub written_bytes: u64,
+    /// What is left of the wear budget, bytes.
+    pub credit_bytes: u64,
+    /// Bytes in a segment.
+    pub segment_bytes: u64,
+    /// Segments in all.
+    pub segments: u64,
+    /// Segments that hold something.
+    pub segments_used: u64,
+    /// How long a read takes, microseconds.
+    pub latency_us: u64,
+    /// How often it was bypassed.
+    pub bypasses: u64,
+    /// Drive writes a day that it is meant for; unlimited if absent.
+    pub dwpd: Option<f64>,
 }
 
 /// How the ceiling came about.

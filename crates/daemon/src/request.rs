@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use warmfront::{EngineError, PropertyError, Size};
 
+use crate::caches::{CacheDevice, CacheError, CacheKey, Dwpd};
 use crate::ceiling::{ArcMax, CeilingError};
 use crate::checks::PlaceError;
 use crate::lock::LockError;
@@ -62,6 +63,14 @@ pub struct MountRequest {
     /// Control groups whose reads do not count as use; if none, those of the pool's settings.
     #[serde(with = "wire_path::list")]
     pub no_promote_cgroups: Vec<PathBuf>,
+    /// Cache devices; if none, those of the pool's settings.
+    pub caches: Vec<CacheDevice>,
+    /// Take cache devices whatever lies on them.
+    pub force_cache: bool,
+    /// Drive writes a day that they are meant for; by default what the pool's settings say.
+    pub dwpd: Option<Dwpd>,
+    /// What they are encrypted with; by default what the pool's settings say.
+    pub cache_key: Option<CacheKey>,
 }
 
 /// A mount that answers.
@@ -73,6 +82,8 @@ pub struct Mounted {
     pub ceiling_bytes: u64,
     /// What was asked for: `auto`, a size or a share of the memory.
     pub ceiling_setting: String,
+    /// The cache devices.
+    pub caches: Vec<CacheDevice>,
     /// What was done or is not as it should be, for people.
     pub notes: Vec<String>,
 }
@@ -108,6 +119,13 @@ pub enum MountError {
     /// A control group was named that cannot be one.
     #[error("--no-promote-cgroup: {0}")]
     Group(#[from] fuse::GroupError),
+    /// A cache device cannot be used.
+    #[error("{error}{}", force_hint(error))]
+    Cache {
+        /// Why.
+        #[from]
+        error: CacheError,
+    },
     /// There is no model of that name.
     #[error("{0}")]
     SlowModel(String),
@@ -151,6 +169,13 @@ pub enum MountError {
         /// Whether the request makes no sense.
         is_usage: bool,
     },
+}
+
+fn force_hint(error: &CacheError) -> &'static str {
+    match error {
+        CacheError::Add { error, .. } if error.is_forceable() => "; --force-cache does so",
+        _ => "",
+    }
 }
 
 impl MountError {

@@ -10,6 +10,7 @@ use futures::executor::block_on;
 use parking_lot::Mutex;
 use warmfront::{Dataset, DatasetError, EngineError, Pool, PrimeRequest};
 
+use crate::caches::{CacheDevice, CacheError, Shelf};
 use crate::ceiling::{Keeper, Sources};
 use crate::change;
 use crate::error::is_usage;
@@ -34,6 +35,7 @@ pub(crate) struct Service {
     pub descriptor: Descriptor,
     pub pool: Arc<Pool>,
     pub keeper: Arc<Keeper>,
+    pub shelf: Arc<Shelf>,
     pub read_only: bool,
     pub slow: Option<String>,
     pub no_promote_cgroups: Vec<PathBuf>,
@@ -77,6 +79,8 @@ impl Service {
                 Ok(done) => Response::Ceiling(done),
                 Err(error) => refused(error.to_string(), true),
             },
+            Request::AddCache { device, force } => self.add_cache(&device, force),
+            Request::RemoveCache { path } => self.remove_cache(&path),
             Request::Unmount { lazy } => self.unmount(lazy),
             Request::Prime(_) => refused("priming needs a connection of its own".into(), true),
         }
@@ -207,6 +211,7 @@ impl Service {
             read_only: self.read_only,
             slow: self.slow.clone(),
             no_promote_cgroups: self.no_promote_cgroups.clone(),
+            caches: self.shelf.status(&self.pool),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             counters: statistics.counters,
@@ -260,6 +265,36 @@ impl Service {
         }
     }
 
+    fn add_cache(&self, device: &CacheDevice, force: bool) -> Response {
+        match self.shelf.add(&self.pool, device, force) {
+            Ok(found) => self.caches_changed(Some(found)),
+            Err(error) => refused_cache(&error),
+        }
+    }
+
+    fn remove_cache(&self, path: &Path) -> Response {
+        match self.shelf.remove(&self.pool, path) {
+            Ok(_) => self.caches_changed(None),
+            Err(error) => refused_cache(&error),
+        }
+    }
+
+    /// Saves which cache devices there are now.
+    fn caches_changed(&self, found: Option<String>) -> Response {
+        let Some(file) = &self.descriptor.settings else {
+            return Response::CachesChanged { changed: Changed::UntilUnmount, found };
+        };
+        let saved = PoolFile::load(&self.paths, &self.descriptor.pool)
+            .and_then(|settings| settings.set_caches(&self.shelf.devices()));
+        match saved {
+            Ok(()) => {
+                let changed = Changed::Saved { file: file.clone() };
+                Response::CachesChanged { changed, found }
+            }
+            Err(error) => refused(format!("done until the pool is unmounted, but {error}"), false),
+        }
+    }
+
     fn why(&self, path: &Path) -> Response {
         match block_on(self.pool.why(path)) {
             Ok(mut why) => {
@@ -288,6 +323,14 @@ impl std::fmt::Debug for Service {
 
 pub(crate) fn refused(message: String, is_usage: bool) -> Response {
     Response::Refused(Refusal { message, is_usage })
+}
+
+fn refused_cache(error: &CacheError) -> Response {
+    let hint = match error {
+        CacheError::Add { error, .. } if error.is_forceable() => "; --force does so",
+        _ => "",
+    };
+    refused(format!("{error}{hint}"), false)
 }
 
 fn refused_dataset(error: &DatasetError) -> Response {

@@ -29,7 +29,7 @@ pub struct Target {
 #[derive(Debug)]
 enum Reach {
     /// Through its daemon.
-    Mounted(Client),
+    Mounted(Box<Client>),
     /// Through its settings file.
     Stored,
 }
@@ -73,7 +73,7 @@ impl Target {
         match (clients.pop(), clients.is_empty()) {
             (Some(client), true) => {
                 let pool = client.descriptor().pool.clone();
-                Target::in_pool(paths, &pool, &pool, Reach::Mounted(client))
+                Target::in_pool(paths, &pool, &pool, Reach::Mounted(Box::new(client)))
             }
             (last, _) => {
                 let pool_of = |client: &Client| client.descriptor().pool.clone();
@@ -121,7 +121,7 @@ impl Target {
             dataset: client.dataset_of(&inner)?,
             path: Some(inner),
             given: Some(path.to_owned()),
-            reach: Reach::Mounted(client),
+            reach: Reach::Mounted(Box::new(client)),
             paths: paths.clone(),
         }))
     }
@@ -216,7 +216,7 @@ pub fn create_dataset(
 fn reach(paths: &Paths, pool: &str) -> Result<Reach, ControlError> {
     let client = descriptor::load(paths, pool).map(|found| Client::new(paths, found));
     match client {
-        Some(client) if client.is_alive() => Ok(Reach::Mounted(client)),
+        Some(client) if client.is_alive() => Ok(Reach::Mounted(Box::new(client))),
         _ if paths.settings(pool).exists() => Ok(Reach::Stored),
         Some(client) => {
             Err(ControlError::Dead { mountpoint: client.descriptor().mountpoint.clone() })

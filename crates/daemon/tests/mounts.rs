@@ -90,6 +90,10 @@ fn foreground(top: &Path) -> ExitCode {
         allow_other: false,
         slow: None,
         no_promote_cgroups: Vec::new(),
+        caches: Vec::new(),
+        force_cache: false,
+        dwpd: None,
+        cache_key: None,
     };
     let say = |mounted: &Mounted| println!("{}", mounted.descriptor.pool);
     match mount_in_foreground(&paths, &request, say) {
@@ -134,6 +138,10 @@ impl Place {
             allow_other: false,
             slow: None,
             no_promote_cgroups: Vec::new(),
+            caches: Vec::new(),
+            force_cache: false,
+            dwpd: None,
+            cache_key: None,
         }
     }
 

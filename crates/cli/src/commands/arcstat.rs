@@ -26,6 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 const DEFAULT: &str = "time,read,ddread,ddh%,dmread,dmh%,pread,ph%,size,c,avail";
 const EXTENDED: &str = "time,mfu,mru,mfug,mrug,unc,evict,dread,pread,read";
+const FLASH: &str = "time,read,miss,l2read,l2hits,l2hit%,l2fed,l2bytes,l2wbytes,l2asize,l2size";
 const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,puse,pwaste";
 
 /// Prints what a pool or a dataset was asked, second by second. The first line is the sum since it
@@ -156,6 +157,7 @@ fn chosen(arguments: &ArcstatArguments) -> Result<Vec<&'static Column>> {
         Some(names) => names,
         None if arguments.extended => EXTENDED,
         None if arguments.prefetch => PREFETCH,
+        None if arguments.flash => FLASH,
         None => DEFAULT,
     };
     let column = |name: &str| {

@@ -1,12 +1,12 @@
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-use daemon::{MountRequest, MountSource, Mounted, Paths, Unmounted};
+use daemon::{CacheDevice, MountRequest, MountSource, Mounted, Paths, Unmounted};
 use warmfront::HumanSize;
 
 use crate::arguments::MountArguments;
 use crate::bars::coloured;
-use crate::commands::{ceiling, floor, settings};
+use crate::commands::{cache_key, caches, ceiling, drive_writes, floor, settings};
 use crate::failure::Result;
 use crate::format::print;
 
@@ -22,6 +22,10 @@ pub(crate) fn mount(paths: &Paths, arguments: MountArguments) -> Result<()> {
         allow_other: arguments.allow_other,
         slow: arguments.slow,
         no_promote_cgroups: arguments.no_promote_cgroups,
+        caches: caches(&arguments.caches)?,
+        force_cache: arguments.force_cache,
+        dwpd: arguments.dwpd.as_deref().map(drive_writes).transpose()?,
+        cache_key: arguments.cache_key.as_deref().map(cache_key),
     };
     if arguments.foreground {
         daemon::start_logging();
@@ -48,14 +52,19 @@ fn greeting(mounted: &Mounted) -> String {
             "ceiling",
             format!("{ceiling} of RAM for everything together ({})", mounted.ceiling_setting),
         ),
+        ("cache", devices(&mounted.caches)),
         ("look at it", format!("warmfront arcstat 1 {mountpoint}")),
         ("", format!("warmfront status {mountpoint}")),
         ("unmount", format!("warmfront unmount {mountpoint}")),
     ];
-    for (label, value) in lines {
+    for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
         let _ = writeln!(text, "{label:<11} {value}");
     }
     text
+}
+
+fn devices(caches: &[CacheDevice]) -> String {
+    caches.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Unmounts, and says how that went.

@@ -1,11 +1,12 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use daemon::protocol::Changed;
 use daemon::{NewPool, Paths, PoolFileError, PoolRow, Target, mounted_at, mounts};
 use serde::Serialize;
 
-use crate::arguments::PoolCommand;
-use crate::commands::{ceiling, floor, settings, status};
+use crate::arguments::{DeviceRole, PoolCommand};
+use crate::commands::{caches as devices, ceiling, floor, settings, status};
 use crate::failure::{Failure, Result};
 use crate::format::{Form, json, print};
 use crate::table::Table;
@@ -35,13 +36,14 @@ impl PoolJson {
 
 pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
     match command {
-        PoolCommand::Create { properties, mountpoint, arc_max, arc_min, name, origin } => {
+        PoolCommand::Create { properties, mountpoint, arc_max, arc_min, caches, name, origin } => {
             let pool = NewPool {
                 name,
                 origin,
                 mountpoint,
                 arc_max: arc_max.as_deref().map(|text| ceiling("--arc-max", text)).transpose()?,
                 arc_min: arc_min.as_deref().map(floor).transpose()?,
+                caches: devices(&caches)?,
                 properties: settings(&properties)?,
             };
             let file = daemon::create_pool(paths, &pool)?;
@@ -53,12 +55,33 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
             return unless_faulty(pools.faults);
         }
         PoolCommand::Status { form, pool } => show(paths, form, pool.as_deref())?,
+        PoolCommand::Add { force, pool, role: DeviceRole::Cache, device } => {
+            let device = devices(&[device])?.remove(0);
+            let (changed, found) = daemon::add_cache(paths, &pool, device.clone(), force)?;
+            let found = found.map_or(String::new(), |found| format!("; {found}"));
+            let lasts = lasts(&changed);
+            print(&format!("{device} is a cache device of pool {pool}{found}\n{lasts}"));
+        }
+        PoolCommand::Remove { pool, role: DeviceRole::Cache, path } => {
+            let changed = daemon::remove_cache(paths, &pool, &path)?;
+            let path = path.display();
+            let lasts = lasts(&changed);
+            print(&format!("{path} is no cache device of pool {pool} any more\n{lasts}"));
+        }
         PoolCommand::Destroy { name } => {
             daemon::destroy_pool(paths, &name)?;
             print(&format!("pool {name} is removed; its files are where they were\n"));
         }
     }
     Ok(())
+}
+
+/// How long a change of the cache devices lasts, as a line if that has to be said.
+fn lasts(changed: &Changed) -> String {
+    match changed {
+        Changed::Saved { .. } => String::new(),
+        Changed::UntilUnmount => "until it is unmounted: it has no settings file\n".to_string(),
+    }
 }
 
 /// Fails, after all that could be listed was, when some settings could not be read.

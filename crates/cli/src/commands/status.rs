@@ -1,3 +1,5 @@
+mod flash;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -169,6 +171,8 @@ fn people(status: &Status) -> String {
             ),
         ),
     ];
+    let before_origin = lines.len() - 1;
+    lines.splice(before_origin..before_origin, flash::lines(&status.counters));
     let after_ceiling = lines.iter().position(|(label, _)| *label == "in it").unwrap_or(0);
     lines.splice(after_ceiling..after_ceiling, ceiling_lines(&status.ceiling));
     if let Some(slow) = &status.slow {
@@ -185,6 +189,11 @@ fn people(status: &Status) -> String {
     }
     text.push('\n');
     text.push_str(&datasets(&status.datasets));
+    let devices = flash::flash(status);
+    if !devices.is_empty() {
+        text.push('\n');
+        text.push_str(&devices);
+    }
     for warning in &status.warnings {
         let _ = write!(text, "\n{} {warning}", coloured("warning:", 33));
     }

@@ -22,6 +22,7 @@ impl Place {
             arc_max: Some(ArcMax::Size(Size::Percent(12.5))),
             arc_min: Some(Size::Bytes(64 << 20)),
             properties,
+            caches: Vec::new(),
         };
         PoolFile::create(&self.paths, &pool).expect("a new pool")
     }
@@ -178,4 +179,24 @@ fn paths_that_are_not_text_are_refused() {
     let created = PoolFile::create(&place.paths, &pool);
     assert!(matches!(created, Err(PoolFileError::NotText { .. })));
     assert!(PoolFile::names(&place.paths).expect("no directory is no error").is_empty());
+}
+
+#[test]
+fn cache_devices_are_read_and_written_among_comments() {
+    let place = Place::new();
+    let file = place.tank();
+    assert!(file.settings.caches.is_empty());
+    let devices: Vec<CacheDevice> =
+        ["/flash/a:10G", "/dev/nvme9n9"].map(|text| text.parse().expect("a device")).into();
+    file.set_caches(&devices).expect("written");
+    let file = PoolFile::load(&place.paths, "tank").expect("it is well formed");
+    assert_eq!(file.settings.caches, devices);
+    assert!(file.text.contains("# Refuse every change."), "comments stay");
+    file.set_caches(&devices[1..]).expect("written");
+    let file = PoolFile::load(&place.paths, "tank").expect("it is well formed");
+    assert_eq!(file.settings.caches, devices[1..]);
+    let text = file.text.replace("/dev/nvme9n9", "nvme9n9");
+    std::fs::write(&file.path, text).expect("written");
+    let error = PoolFile::load(&place.paths, "tank").expect_err("refused").to_string();
+    assert!(error.contains("not an absolute path"), "{error}");
 }

@@ -75,6 +75,7 @@ const PREFETCH: [&str; 5] = [
 ];
 const ALL_METADATA: [&str; 4] =
     [METADATA[0], METADATA[1], PREFETCH_METADATA[0], PREFETCH_METADATA[1]];
+const FLASH: [&str; 2] = ["l2_hits", "l2_misses"];
 const ALL: [&str; 3] = ["hits", "iohits", "misses"];
 
 macro_rules! column {
@@ -89,7 +90,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     column!("read", "accesses a second, of all kinds", Kind::Rate(&ALL)),
     column!("hits", "accesses a second that were answered from RAM", Kind::Rate(&["hits"])),
     column!("iohs", "accesses a second that joined a fetch under way", Kind::Rate(&["iohits"])),
-    column!("miss", "accesses a second that the origin had to answer", Kind::Rate(&["misses"])),
+    column!("miss", "accesses a second that RAM could not answer", Kind::Rate(&["misses"])),
     column!("hit%", "share of hits", Kind::Share { part: &["hits"], whole: &ALL }),
     column!("ioh%", "share of joined fetches", Kind::Share { part: &["iohits"], whole: &ALL }),
     column!("miss%", "share of misses", Kind::Share { part: &["misses"], whole: &ALL }),
@@ -275,6 +276,24 @@ pub(crate) const COLUMNS: &[Column] = &[
         Kind::Rate(&["ceiling_shrinks"])
     ),
     column!("grow", "times a second that the ceiling was raised", Kind::Rate(&["ceiling_grows"])),
+    column!("l2read", "records a second that RAM missed, with a cache device", Kind::Rate(&FLASH)),
+    column!("l2hits", "of these, those that came from flash", Kind::Rate(&["l2_hits"])),
+    column!("l2miss", "of these, those that flash had not", Kind::Rate(&["l2_misses"])),
+    column!(
+        "l2hit%",
+        "share of what RAM missed that came from flash",
+        Kind::Share { part: &["l2_hits"], whole: &FLASH }
+    ),
+    column!(
+        "l2miss%",
+        "share of what RAM missed that flash had not",
+        Kind::Share { part: &["l2_misses"], whole: &FLASH }
+    ),
+    column!("l2fed", "records a second that flash took in", Kind::Rate(&["l2_fed"])),
+    column!("l2bytes", "bytes a second read from flash", Kind::ByteRate(&["l2_read_bytes"])),
+    column!("l2wbytes", "bytes a second written to flash", Kind::ByteRate(&["l2_write_bytes"])),
+    column!("l2asize", "bytes on flash", Kind::Size("l2_asize")),
+    column!("l2size", "bytes of the cache devices", Kind::Size("l2_size")),
 ];
 
 impl Column {

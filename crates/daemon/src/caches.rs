@@ -1,0 +1,12 @@
+//! The cache devices of a pool: how they are named, opened and kept warm from start to start.
+
+mod device;
+mod key;
+mod lives;
+mod shelf;
+
+pub use device::{CacheDevice, CacheDeviceError};
+pub use key::{CacheKey, CacheKeyError, Dwpd, DwpdError};
+pub(crate) use lives::id_of;
+pub use shelf::CacheError;
+pub(crate) use shelf::{CacheSettings, Shelf};

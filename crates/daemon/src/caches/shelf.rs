@@ -1,0 +1,312 @@
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures::executor::block_on;
+use parking_lot::Mutex;
+use storage::{DeviceError, DeviceOptions, FileDevice};
+use warmfront::Pool;
+use warmfront::flash::{
+    AddError, Condition, FlashOptions, Opened, Opening, Options, RingStatistics,
+};
+
+use super::device::CacheDevice;
+use super::key::{CacheKey, CacheKeyError, Dwpd};
+use super::lives::{Lives, id_of, random_bytes};
+use crate::protocol::CacheStatus;
+
+/// The part of the ceiling that the index of what lies on flash may take, as its divisor.
+const INDEX_SHARE: u64 = 4;
+/// What is wiped of a device that is removed: its superblocks are among it. Bytes.
+const WIPE_BYTES: usize = 128 << 10;
+
+/// What cache devices a pool has, and how they are used.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct CacheSettings {
+    pub devices: Vec<CacheDevice>,
+    pub dwpd: Option<Dwpd>,
+    pub key: Option<CacheKey>,
+    /// Take devices whatever lies on them.
+    pub force: bool,
+}
+
+/// Why a cache device cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// There is no such file, and no size to make it with.
+    #[error(
+        "there is no cache device {}; to make a file, give its size: {}:SIZE",
+        path.display(), path.display()
+    )]
+    Missing {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It cannot be opened.
+    #[error("cache device {}: {error}", path.display())]
+    Open {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        error: DeviceError,
+    },
+    /// It cannot become a part of the pool.
+    #[error("cache device {}: {error}", path.display())]
+    Add {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        error: AddError,
+    },
+    /// It is a part of the pool already.
+    #[error("{} is a cache device of the pool already", path.display())]
+    Present {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The pool has no such cache device.
+    #[error("the pool has no cache device {}; it has {has}", path.display())]
+    Unknown {
+        /// The path.
+        path: PathBuf,
+        /// Those that it has, in words.
+        has: String,
+    },
+    /// The key cannot be used.
+    #[error(transparent)]
+    Key(#[from] CacheKeyError),
+    /// What must outlast a stop cannot be written.
+    #[error("cannot note which cache devices are up to date in {}: {error}", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// A cache device in use, or one that could not be used.
+struct Shelved {
+    device: CacheDevice,
+    /// Its id, if it is in use.
+    id: Option<[u8; 16]>,
+    /// What was found on it, or why it is not in use.
+    note: String,
+}
+
+/// The cache devices of a running pool.
+pub(crate) struct Shelf {
+    pool_id: [u8; 16],
+    life: u128,
+    state_path: PathBuf,
+    lives: Arc<Lives>,
+    dwpd: Dwpd,
+    devices: Mutex<Vec<Shelved>>,
+}
+
+impl Shelf {
+    /// No devices yet, and how the flash level is to work. The pool is known by `name` from start
+    /// to start.
+    pub fn new(
+        name: &[u8],
+        state_path: PathBuf,
+        settings: &CacheSettings,
+        ceiling_bytes_max: u64,
+    ) -> Result<(Shelf, FlashOptions), CacheError> {
+        let state = |error| CacheError::State { path: state_path.clone(), error };
+        let life = u128::from_le_bytes(random_bytes().map_err(state)?);
+        let lives = Arc::new(Lives::load(state_path.clone()));
+        let dwpd = settings.dwpd.unwrap_or(Dwpd::Hundredths(100));
+        let options = Options {
+            dwpd_hundredths: dwpd.hundredths(),
+            cipher: settings.key.as_ref().map(CacheKey::cipher).transpose()?,
+            index_bytes_max: ceiling_bytes_max / INDEX_SHARE,
+            ..Options::default()
+        };
+        let struck = lives.clone();
+        let renounce = move || struck.set(&[]);
+        let flash = FlashOptions { options, renounce: Some(Arc::new(renounce)) };
+        let pool_id = id_of(name);
+        let devices = Mutex::default();
+        Ok((Shelf { pool_id, life, state_path, lives, dwpd, devices }, flash))
+    }
+
+    /// Takes in the devices that the pool starts with. Of those it is told what was found; one
+    /// that cannot be used is an error if `strict`, and else told of too.
+    pub fn fill(
+        &self,
+        pool: &Arc<Pool>,
+        settings: &CacheSettings,
+        strict: bool,
+    ) -> Result<Vec<String>, CacheError> {
+        let before = self.lives.all();
+        if settings.devices.is_empty() && before.is_empty() {
+            return Ok(Vec::new());
+        }
+        let state = |error| CacheError::State { path: self.state_path.clone(), error };
+        if !settings.devices.is_empty() {
+            // Nothing changes until all are in: whatever stops this, devices of before and of
+            // this start know all.
+            let both = [before.as_slice(), &[self.life]].concat();
+            self.lives.set(&both).map_err(state)?;
+        }
+        let mut notes = Vec::new();
+        for device in &settings.devices {
+            match self.add_one(pool, device, settings.force, before.clone()) {
+                Ok(note) => notes.extend(note),
+                Err(error) if strict => return Err(error),
+                Err(error) => {
+                    let note = error.to_string();
+                    notes.push(format!("{note}; the pool goes on without it"));
+                    let device = device.clone();
+                    self.devices.lock().push(Shelved { device, id: None, note });
+                }
+            }
+        }
+        // From here on the others miss what changes.
+        let lives: &[u128] = if pool.has_caches() { &[self.life] } else { &[] };
+        self.lives.set(lives).map_err(state)?;
+        Ok(notes)
+    }
+
+    /// Takes a device in while the pool is running. Says what was found on it.
+    pub fn add(
+        &self,
+        pool: &Arc<Pool>,
+        device: &CacheDevice,
+        force: bool,
+    ) -> Result<String, CacheError> {
+        self.lives
+            .set(&[self.life])
+            .map_err(|error| CacheError::State { path: self.state_path.clone(), error })?;
+        let note = self.add_one(pool, device, force, Vec::new())?;
+        Ok(note.unwrap_or_else(|| "it was blank".to_string()))
+    }
+
+    fn add_one(
+        &self,
+        pool: &Arc<Pool>,
+        device: &CacheDevice,
+        force: bool,
+        lives: Vec<u128>,
+    ) -> Result<Option<String>, CacheError> {
+        let path = device.path.clone();
+        let state = |error| CacheError::State { path: self.state_path.clone(), error };
+        let mut devices = self.devices.lock();
+        if devices.iter().any(|known| known.id.is_some() && known.device.is_at(&path)) {
+            return Err(CacheError::Present { path });
+        }
+        if device.size_bytes.is_none() && !path.exists() {
+            return Err(CacheError::Missing { path });
+        }
+        let options = DeviceOptions { size_bytes: device.size_bytes, ..DeviceOptions::default() };
+        let opened = FileDevice::open(&path, &options);
+        let file = opened.map_err(|error| CacheError::Open { path: path.clone(), error })?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let opening = Opening {
+            pool: self.pool_id,
+            device: random_bytes().map_err(state)?,
+            salt: random_bytes().map_err(state)?,
+            life: self.life,
+            lives: Some(lives),
+            wall_seconds: now.as_secs(),
+            force,
+            empty: false,
+        };
+        let known: Vec<_> = rings(pool).map(|ring| ring.device).collect();
+        let added = block_on(pool.add_cache(Arc::new(file), &opening));
+        let opened = added.map_err(|error| CacheError::Add { path: path.clone(), error })?;
+        let id = rings(pool).map(|ring| ring.device).find(|id| !known.contains(id));
+        let found = match opened {
+            Opened::Formatted => None,
+            Opened::Warm => Some("it is warm"),
+            Opened::Stale => Some("the pool was used without it since, so it starts empty"),
+            Opened::OtherKey => {
+                Some("it was encrypted with another key, or with none, so it starts empty")
+            }
+            Opened::Damaged => Some("its journal is damaged, so it starts empty"),
+            _ => Some("it starts empty"),
+        };
+        devices.retain(|known| !known.device.is_at(&path));
+        let note = found.unwrap_or("it was blank").to_string();
+        devices.push(Shelved { device: device.clone(), id, note });
+        Ok(found.map(|found| format!("cache device {}: {found}", path.display())))
+    }
+
+    /// Stops using a device, and wipes it, so that nobody takes it for one that is up to date.
+    pub fn remove(&self, pool: &Arc<Pool>, path: &Path) -> Result<CacheDevice, CacheError> {
+        let mut devices = self.devices.lock();
+        let Some(at) = devices.iter().position(|known| known.device.is_at(path)) else {
+            let has: Vec<String> =
+                devices.iter().map(|known| known.device.path.display().to_string()).collect();
+            let has = if has.is_empty() { "none".to_string() } else { has.join(", ") };
+            return Err(CacheError::Unknown { path: path.to_owned(), has });
+        };
+        let Shelved { device, id, .. } = devices.remove(at);
+        if let Some(id) = id {
+            block_on(pool.remove_cache(id));
+            if let Err(error) = wipe(&device.path) {
+                let path = device.path.display();
+                tracing::warn!(%path, %error, "a removed cache device cannot be wiped");
+                // What it holds must not be used again.
+                self.lives
+                    .set(&[])
+                    .map_err(|error| CacheError::State { path: self.state_path.clone(), error })?;
+            }
+        }
+        Ok(device)
+    }
+
+    /// The devices as the settings name them.
+    pub fn devices(&self) -> Vec<CacheDevice> {
+        self.devices.lock().iter().map(|known| known.device.clone()).collect()
+    }
+
+    /// How each device does.
+    pub fn status(&self, pool: &Pool) -> Vec<CacheStatus> {
+        let rings: Vec<RingStatistics> = pool.flash_statistics().rings;
+        let devices = self.devices.lock();
+        let of = |known: &Shelved| {
+            let ring = rings.iter().find(|ring| Some(ring.device) == known.id);
+            let condition = match ring.map(|ring| ring.condition) {
+                None => "unavailable",
+                Some(Condition::Recovering) => "recovering",
+                Some(Condition::Works) => "works",
+                Some(Condition::Bypassed) => "bypassed",
+                Some(Condition::Void) => "void",
+                Some(_) => "stopped",
+            };
+            let count = |of: fn(&RingStatistics) -> u64| ring.map_or(0, of);
+            CacheStatus {
+                path: known.device.path.clone(),
+                condition: condition.to_string(),
+                note: known.note.clone(),
+                data_bytes: count(|ring| ring.data_bytes),
+                stored_bytes: count(|ring| ring.stored_bytes),
+                written_bytes: count(|ring| ring.written_bytes),
+                credit_bytes: count(|ring| ring.credit_bytes),
+                segment_bytes: count(|ring| ring.segment_bytes),
+                segments: ring.map_or(0, |ring| ring.segments.0.into()),
+                segments_used: ring.map_or(0, |ring| ring.segments.1.into()),
+                latency_us: count(|ring| ring.latency.as_micros() as u64),
+                bypasses: count(|ring| ring.bypasses),
+                dwpd: self.dwpd.hundredths().map(|hundredths| f64::from(hundredths) / 100.0),
+            }
+        };
+        devices.iter().map(of).collect()
+    }
+}
+
+fn rings(pool: &Pool) -> impl Iterator<Item = RingStatistics> {
+    pool.flash_statistics().rings.into_iter()
+}
+
+fn wipe(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+
+    let file = std::fs::File::options().write(true).open(path)?;
+    file.write_all_at(&[0; WIPE_BYTES], 0)?;
+    file.sync_all()
+}
