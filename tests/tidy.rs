@@ -21,7 +21,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/arc/src/buffers/region.rs",
     "crates/daemon/src/allocator.rs",
     "crates/fuse/src/device.rs",
-    "crates/storage/src/device/ring.rs",
+    "crates/storage/src/device/uring.rs",
     "crates/storage/src/directory/caller.rs",
     "tests/src/mapping.rs",
 ];

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use futures::executor::block_on;
 use futures::stream::{self, StreamExt};
 use l2arc::{Admission, Compression, Flash, Key, Miss, Opening, Options, Refused};
-use storage::{AlignedBuffer, Device, DeviceOptions, FileDevice, Random, RealClock, ThreadPool};
+use storage::{
+    AlignedBuffer, Device, DeviceOptions, FileDevice, Random, RealClock, ThreadPool, block_on,
+};
 
 const THREADS: usize = 4;
 

@@ -2,9 +2,9 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::index::{BLOCKS_MAX, Entry};
-use crate::location::{Location, UNITS_MAX};
-use crate::record::Header;
+use crate::index::{BLOCK_BYTES, BLOCKS_MAX, Entry};
+use crate::location::{Location, UNIT_BYTES, UNITS_MAX};
+use crate::record::{Header, STORED_MAX};
 
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = 16;
@@ -14,21 +14,24 @@ pub(crate) const ENTRY_BYTES: usize = 16;
 pub(crate) struct DirectoryEntry {
     pub(crate) hash: u64,
     pub(crate) unit: u32,
-    pub(crate) blocks: u16,
+    pub(crate) units: u32,
     pub(crate) metadata: bool,
     pub(crate) tenant: u16,
 }
 
-const BLOCKS_SHIFT: u32 = 20;
-const METADATA_SHIFT: u32 = 35;
+const UNITS_SHIFT: u32 = 20;
+const UNITS_BITS: u32 = 18;
+const METADATA_SHIFT: u32 = UNITS_SHIFT + UNITS_BITS;
 const TENANT_SHIFT: u32 = 48;
+const UNITS_MASK: u32 = (1 << UNITS_BITS) - 1;
+const _: () = assert!(STORED_MAX / UNIT_BYTES <= UNITS_MASK as usize);
 
 impl DirectoryEntry {
     pub(crate) fn new(header: &Header, unit: u32) -> DirectoryEntry {
         DirectoryEntry {
             hash: header.key.hash(),
             unit,
-            blocks: header.blocks(),
+            units: header.units(),
             metadata: header.metadata,
             tenant: header.tenant,
         }
@@ -38,11 +41,25 @@ impl DirectoryEntry {
         Location { ring, segment, unit: self.unit }
     }
 
+    /// Bytes that the record takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.units) * UNIT_BYTES as u64
+    }
+
+    /// Blocks in which it lies.
+    fn blocks(&self) -> u16 {
+        const UNITS: u64 = (BLOCK_BYTES / UNIT_BYTES) as u64;
+        let unit = u64::from(self.unit);
+        let blocks = (unit + u64::from(self.units)).div_ceil(UNITS) - unit / UNITS;
+        // More than any record has, if the directory says so.
+        blocks.min(BLOCKS_MAX as u64) as u16
+    }
+
     /// What the index keeps of it.
     pub(crate) fn indexed(&self, ring: u8, segment: u32) -> Entry {
         Entry {
             location: self.location(ring, segment),
-            blocks: self.blocks,
+            blocks: self.blocks(),
             heat: 0,
             metadata: self.metadata,
             bad: false,
@@ -51,7 +68,7 @@ impl DirectoryEntry {
 
     fn encode(&self) -> [u8; ENTRY_BYTES] {
         let place = u64::from(self.unit)
-            | u64::from(self.blocks) << BLOCKS_SHIFT
+            | u64::from(self.units) << UNITS_SHIFT
             | u64::from(self.metadata) << METADATA_SHIFT
             | u64::from(self.tenant) << TENANT_SHIFT;
         let mut bytes = [0; ENTRY_BYTES];
@@ -66,7 +83,7 @@ impl DirectoryEntry {
         DirectoryEntry {
             hash: word(0),
             unit: place as u32 & (UNITS_MAX - 1),
-            blocks: (place >> BLOCKS_SHIFT) as u16 & BLOCKS_MAX as u16,
+            units: (place >> UNITS_SHIFT) as u32 & UNITS_MASK,
             metadata: place >> METADATA_SHIFT & 1 == 1,
             tenant: (place >> TENANT_SHIFT) as u16,
         }

@@ -11,7 +11,7 @@ use crate::doorkeeper::Doorkeeper;
 use crate::error::{AddError, NotDurable};
 use crate::index::Index;
 use crate::key::Key;
-use crate::location::RINGS_MAX;
+use crate::location::{RINGS_MAX, UNIT_BYTES};
 use crate::options::Options;
 use crate::record::{HEADER_BYTES, Header, STORED_MAX, payload_sum};
 use crate::refused::{Miss, Refused};
@@ -234,7 +234,8 @@ impl Flash {
         let rings = self.by_preference(hash);
         if let Some(limit) = admission.limit_bytes {
             let stored: u64 = rings.iter().map(|ring| ring.tenant_bytes(admission.tenant)).sum();
-            if stored.saturating_add(bytes.len() as u64) > limit {
+            let taken = (bytes.len() + HEADER_BYTES).next_multiple_of(UNIT_BYTES);
+            if stored.saturating_add(taken as u64) > limit {
                 return Err(Refused::Limit);
             }
         }

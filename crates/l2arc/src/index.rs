@@ -2,11 +2,12 @@
 
 mod table;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::location::{LOCATION_BITS, Location};
+use crate::location::{LOCATION_BITS, Location, UNIT_BYTES};
 use table::Table;
 
 /// Parts of the index, each with a lock of its own.
@@ -25,7 +26,7 @@ const HEAT_BITS: u32 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) location: Location,
-    /// Length with the header, rounded up to [`BLOCK_BYTES`].
+    /// Blocks of [`BLOCK_BYTES`] in which it lies.
     pub(crate) blocks: u16,
     /// Hits since it was written, saturating.
     pub(crate) heat: u8,
@@ -42,6 +43,14 @@ const PRESENT: u64 = 1 << 63;
 const _: () = assert!(BAD_SHIFT < 63);
 
 impl Entry {
+    /// The blocks in which the record lies, as bytes of its segment, and where in the segment it
+    /// begins.
+    pub(crate) fn extent(&self) -> (Range<usize>, usize) {
+        let at = self.location.unit as usize * UNIT_BYTES;
+        let from = at / BLOCK_BYTES * BLOCK_BYTES;
+        (from..from + self.blocks as usize * BLOCK_BYTES, at)
+    }
+
     fn pack(self) -> u64 {
         PRESENT
             | self.location.pack()

@@ -13,7 +13,7 @@ use crate::location::UNIT_BYTES;
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 64;
 /// The longest that a header and what is stored may be together.
-pub(crate) const STORED_MAX: usize = BLOCKS_MAX * BLOCK_BYTES;
+pub(crate) const STORED_MAX: usize = (BLOCKS_MAX - 1) * BLOCK_BYTES;
 
 const COMPRESSION_MASK: u8 = 0b11;
 const ENCRYPTED: u8 = 1 << 2;
@@ -89,11 +89,6 @@ impl Header {
     /// Units that the record takes.
     pub(crate) fn units(&self) -> u32 {
         self.total_bytes().div_ceil(UNIT_BYTES) as u32
-    }
-
-    /// The same in blocks, as the index has it.
-    pub(crate) fn blocks(&self) -> u16 {
-        self.total_bytes().div_ceil(BLOCK_BYTES) as u16
     }
 
     pub(crate) fn encode(&self, place: &Place) -> [u8; HEADER_BYTES] {

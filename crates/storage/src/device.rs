@@ -1,5 +1,6 @@
 //! Block devices and files that serve as such: what caches and logs lie on.
 
+mod blocking;
 mod buffer;
 mod crash;
 mod error;
@@ -8,6 +9,7 @@ mod file;
 mod memory;
 mod request;
 mod ring;
+mod uring;
 mod workers;
 
 use std::pin::Pin;
@@ -15,6 +17,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub use blocking::block_on;
 pub use buffer::{AlignedBuffer, BUFFER_ALIGNMENT};
 pub use crash::{CrashDevice, Crashes};
 pub use error::DeviceError;

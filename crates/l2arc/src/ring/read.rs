@@ -111,8 +111,10 @@ impl Ring {
     fn buffered(&self, state: &State, entry: Entry) -> Option<RawRecord> {
         let location = entry.location;
         let within = |start: u32, bytes: &[u8]| {
-            let at = location.unit.checked_sub(start)? as usize * UNIT_BYTES;
-            let end = (at + entry.blocks as usize * BLOCK_BYTES).min(bytes.len());
+            let start = start as usize * UNIT_BYTES;
+            let (extent, at) = entry.extent();
+            let (at, end) =
+                (at.checked_sub(start)?, extent.end.saturating_sub(start).min(bytes.len()));
             (at < end).then(|| {
                 let mut buffer = self.shared.buffers.take(end - at);
                 buffer.copy_from_slice(&bytes[at..end]);
@@ -139,9 +141,9 @@ impl Ring {
     ) -> Result<RawRecord, storage::DeviceError> {
         let layout = &self.superblock.layout;
         let (segment, unit) = (entry.location.segment, entry.location.unit);
-        let at = unit as usize * UNIT_BYTES;
-        let from = at / layout.block_bytes * layout.block_bytes;
-        let to = (at + entry.blocks as usize * BLOCK_BYTES).next_multiple_of(layout.block_bytes);
+        let (extent, at) = entry.extent();
+        let from = extent.start / layout.block_bytes * layout.block_bytes;
+        let to = extent.end.next_multiple_of(layout.block_bytes);
         let to = to.min(layout.segment_bytes as usize);
         let buffer = self.shared.buffers.take(to.saturating_sub(from));
         let offset = layout.segment_offset(segment) + from as u64;

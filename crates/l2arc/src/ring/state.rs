@@ -6,7 +6,6 @@ use storage::AlignedBuffer;
 
 use crate::directory::DirectoryEntry;
 use crate::health::Health;
-use crate::index::BLOCK_BYTES;
 use crate::journal::JournalEntry;
 use crate::layout::Layout;
 use crate::location::UNIT_BYTES;
@@ -161,8 +160,8 @@ impl State {
     pub(super) fn count(&mut self, segment: u32, entries: &[DirectoryEntry]) {
         let tenants = &mut self.segments[segment as usize].tenants;
         for same in entries.chunk_by(|one, next| one.tenant == next.tenant) {
-            let blocks: u64 = same.iter().map(|entry| u64::from(entry.blocks)).sum();
-            let (tenant, bytes) = (same[0].tenant, blocks * BLOCK_BYTES as u64);
+            let bytes: u64 = same.iter().map(DirectoryEntry::bytes).sum();
+            let tenant = same[0].tenant;
             match tenants.iter_mut().find(|(it, _)| *it == tenant) {
                 Some((_, sum)) => *sum += bytes,
                 None => tenants.push((tenant, bytes)),

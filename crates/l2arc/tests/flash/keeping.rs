@@ -127,7 +127,9 @@ fn limits_hold() {
         |part| subject.admit_as(&key(1, part), 0, |admission| admission.limit_bytes = Some(50_000));
     let taken = (1..100).take_while(|part| limited(*part).is_ok()).count();
     assert!((5..50).contains(&taken), "{taken}");
-    assert_eq!(limited(200), Err(Refused::Limit));
+    assert_eq!(limited(taken as u64 + 1), Err(Refused::Limit));
+    let stored = subject.flash.statistics().tenants;
+    assert!(stored.iter().all(|(_, bytes)| *bytes <= 50_000), "{stored:?}");
     let long = vec![0; 40 << 10];
     let admission = crate::common::admission(&subject.flash, &key(4, 4));
     assert_eq!(subject.flash.admit(&key(4, 4), &long, &admission), Err(Refused::TooLarge));

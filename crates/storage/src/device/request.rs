@@ -60,6 +60,16 @@ impl Waiter {
         }
     }
 
+    /// Whether anybody waits.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.sender.lock().as_ref().is_some_and(|sender| !sender.is_canceled())
+    }
+
+    /// Ends the wait of a call of which nothing will be heard any more.
+    pub(super) fn close(&self) {
+        self.answer(Err(DeviceError::Closed { operation: self.verb }));
+    }
+
     /// Ends the wait if its time is over. The call itself, and its buffers, go on.
     pub(super) fn expire(&self, now: Instant) {
         if now >= self.deadline {

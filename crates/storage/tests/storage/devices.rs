@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::executor::block_on;
-use futures::future::join_all;
+use futures::FutureExt;
+use futures::channel::oneshot;
+use futures::future::{join, join_all};
 use rustix::io::Errno;
 use storage::{
     AlignedBuffer, Device, DeviceError, DeviceOperation, DeviceOptions, FaultyDevice, FileDevice,
-    MemoryDevice, Random, Simulation, Transport,
+    MemoryDevice, Random, Simulation, Transport, block_on,
 };
 
 const SIZE: u64 = 8 << 20;
@@ -39,15 +40,21 @@ fn filled(length: usize, fill: u64) -> Arc<AlignedBuffer> {
 
 /// Many writes under way at once, then many reads, then blocks in random order.
 fn exercise(device: &dyn Device) {
+    block_on(write_and_read(device));
+    // Where nobody takes back what it asked for itself.
+    futures::executor::block_on(write_and_read(device));
+}
+
+async fn write_and_read(device: &dyn Device) {
     let step = 64 << 10;
     let places: Vec<u64> = (0..device.info().size_bytes / step).collect();
     let writes = places.iter().map(|place| device.write(place * step, filled(65536, *place)));
-    for written in block_on(join_all(writes)) {
+    for written in join_all(writes).await {
         written.expect("written");
     }
-    block_on(device.flush()).expect("flushed");
+    device.flush().await.expect("flushed");
     let reads = places.iter().map(|place| device.read(place * step, AlignedBuffer::zeroed(65536)));
-    for (place, read) in places.iter().zip(block_on(join_all(reads))) {
+    for (place, read) in places.iter().zip(join_all(reads).await) {
         assert_eq!(read.expect("read")[..], filled(65536, *place)[..], "place {place}");
     }
     let block = device.info().block_bytes as u64;
@@ -56,16 +63,16 @@ fn exercise(device: &dyn Device) {
         (0..1000).map(|_| random.below(device.info().size_bytes / block) * block).collect();
     let reads =
         offsets.iter().map(|offset| device.read(*offset, AlignedBuffer::zeroed(block as usize)));
-    for (offset, read) in offsets.iter().zip(block_on(join_all(reads))) {
+    for (offset, read) in offsets.iter().zip(join_all(reads).await) {
         let whole = filled(65536, offset / step);
         let within = (offset % step) as usize;
         assert_eq!(read.expect("read")[..], whole[within..within + block as usize]);
     }
-    match block_on(device.discard(0, step)) {
+    match device.discard(0, step).await {
         Ok(()) | Err(DeviceError::Unsupported { .. }) => {}
         Err(error) => panic!("{error}"),
     }
-    let rest = block_on(device.read(step, AlignedBuffer::zeroed(65536))).expect("read");
+    let rest = device.read(step, AlignedBuffer::zeroed(65536)).await.expect("read");
     assert_eq!(rest[..], filled(65536, 1)[..], "only what was discarded is gone");
 }
 
@@ -150,6 +157,57 @@ fn dropped_calls_leave_the_device_usable() {
             let _ = read.as_mut().poll(&mut context);
         }
         exercise(&device);
+    }
+}
+
+#[test]
+fn a_dropped_read_does_not_keep_the_device() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("cache");
+    for transport in transports(&path) {
+        for _ in 0..20 {
+            let device = open(&path, transport).expect("nobody has it any more");
+            block_on(std::future::poll_fn(|context| {
+                let _ = device.read(0, AlignedBuffer::zeroed(65536)).as_mut().poll(context);
+                std::task::Poll::Ready(())
+            }));
+        }
+    }
+}
+
+/// A thread that waits for its own reads hears what other threads tell it, and another one that
+/// waits for the same read is not let down when the first turns away.
+#[test]
+fn threads_that_wait_hear_each_other() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("cache");
+    for transport in transports(&path) {
+        let device = &open(&path, transport).expect("opened");
+        let read = |at: u64| device.read(at % 64 * 65536, AlignedBuffer::zeroed(65536));
+        for round in 0..200 {
+            let (tell, told) = oneshot::channel();
+            let (hand_over, handed_over) = oneshot::channel();
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    let shared = block_on(handed_over).expect("it is handed over");
+                    let both = block_on(join(shared, async { tell.send(round).ok() }));
+                    assert!(matches!(both, (Ok(65536), _)), "{both:?}");
+                });
+                let shared = async move { read(round).await.map(|it| it.len()) }.shared();
+                let told = block_on(async {
+                    let _ = futures::poll!(shared.clone());
+                    hand_over.send(shared).expect("somebody takes it");
+                    if round % 2 == 0 {
+                        return Ok(round);
+                    }
+                    let (told, _) = join(told, read(round + 1)).await;
+                    let inner = block_on(read(round + 2)).expect("read");
+                    assert_eq!(inner.len(), 65536);
+                    told
+                });
+                assert_eq!(told, Ok(round));
+            });
+        }
     }
 }
 
