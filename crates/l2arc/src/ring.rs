@@ -129,6 +129,7 @@ impl Ring {
             state.condition = Condition::Void;
         }
         state.open = None;
+        state.prepared = None;
         if let Some(chunk) = state.chunk.take() {
             state.buffered_bytes -= chunk.buffer.capacity();
         }

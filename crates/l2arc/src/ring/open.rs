@@ -106,6 +106,7 @@ impl Ring {
             hand: 0,
             next_incarnation,
             open: None,
+            prepared: None,
             chunk: None,
             buffered: Vec::new(),
             buffered_bytes: 0,

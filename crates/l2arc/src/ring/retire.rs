@@ -14,7 +14,7 @@ use crate::refused::Refused;
 use crate::statistics::{Condition, add};
 
 /// Segments that are empty before the hand reaches them.
-const EMPTY_AHEAD: u32 = 2;
+const EMPTY_AHEAD: u32 = 3;
 /// Reads under way when records are written anew.
 const MOVES_AT_A_TIME: usize = 8;
 /// The share of a segment that is written anew at most: one in so many bytes.
@@ -140,6 +140,7 @@ impl Ring {
                 state.buffered_bytes -= chunk.buffer.capacity();
             }
         }
+        state.prepared = state.prepared.filter(|prepared| prepared.segment != segment);
         let place = &mut state.segments[segment as usize];
         place.retired = true;
         let dead = std::mem::take(&mut place.dead);

@@ -64,6 +64,14 @@ pub(super) struct Writing {
     pub(super) entries: Vec<DirectoryEntry>,
 }
 
+/// A segment whose opening was written down ahead of its use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Prepared {
+    pub(super) segment: u32,
+    /// As of [`Writing`].
+    pub(super) opened: u64,
+}
+
 /// What is collected for one write.
 pub(super) struct Chunk {
     pub(super) start_unit: u32,
@@ -87,6 +95,8 @@ pub(super) struct State {
     pub(super) hand: u32,
     pub(super) next_incarnation: u64,
     pub(super) open: Option<Writing>,
+    /// What is opened next.
+    pub(super) prepared: Option<Prepared>,
     pub(super) chunk: Option<Chunk>,
     pub(super) buffered: Vec<Buffered>,
     /// Bytes of `chunk` and `buffered`.
@@ -136,7 +146,10 @@ impl State {
 
     /// Where the next record will lie.
     pub(super) fn position(&self) -> Position {
-        let Some(writing) = &self.open else { return (self.next_incarnation, 0) };
+        let Some(writing) = &self.open else {
+            let prepared = self.prepared.map(|it| self.segments[it.segment as usize].incarnation);
+            return (prepared.unwrap_or(self.next_incarnation), 0);
+        };
         let unit = match &self.chunk {
             Some(chunk) => chunk.start_unit + (chunk.filled / UNIT_BYTES) as u32,
             None => writing.next_unit,
@@ -307,6 +320,11 @@ impl State {
             .collect();
         if let Some(writing) = &self.open {
             assert!(open.contains(&writing.segment), "the open segment is open");
+        }
+        if let Some(prepared) = &self.prepared {
+            let segment = &self.segments[prepared.segment as usize];
+            assert!(open.contains(&prepared.segment), "the prepared segment is open");
+            assert!(segment.tenants.is_empty() && segment.users == 0, "nothing is in it yet");
         }
     }
 }

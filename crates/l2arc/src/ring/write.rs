@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Ring;
-use super::state::{Buffered, Chunk, State, Status, Writing};
+use super::state::{Buffered, Chunk, Prepared, State, Status, Writing};
 use crate::buffers::Buffers;
 use crate::cipher::Nonce;
 use crate::directory::{self, DirectoryEntry, ENTRY_BYTES};
@@ -13,6 +13,11 @@ use crate::record::{HEADER_BYTES, Header};
 use crate::refused::Refused;
 use crate::stamps::Stamp;
 use crate::statistics::{Condition, add};
+
+/// Empty segments that are kept for records that are written anew.
+const EMPTY_KEPT: u32 = 1;
+/// Rings of fewer segments have none to spare for one that is opened ahead.
+const PREPARING_SEGMENTS_MIN: u32 = 12;
 
 /// Where a record that is written comes from.
 #[derive(Debug, Clone, Copy)]
@@ -193,36 +198,60 @@ impl Ring {
         end as u64 <= layout.segment_bytes
     }
 
-    /// Opens the segment at the hand, if it is empty. The last one that is empty is for records
+    /// Opens the next segment, if it is empty. The last one that is empty is for records
     /// that are written anew, or those would have no place while others come in.
+    ///
+    /// The one that follows is opened in the journal at once: writes to it must wait until that
+    /// lasts, and by then it does.
     fn open_segment(
         self: &Arc<Self>,
         state: &mut State,
         incoming: Incoming,
     ) -> Result<(), Refused> {
-        let segment = state.hand;
-        let incarnation = state.next_incarnation;
-        let needed = match incoming {
-            Incoming::Admitted(_) => self.ahead(),
-            Incoming::Moved(_) => 1,
+        let kept = match incoming {
+            Incoming::Admitted(_) => EMPTY_KEPT.min(self.ahead() - 1),
+            Incoming::Moved(_) => 0,
         };
-        if !self
-            .before_hand(state)
-            .take(needed as usize)
-            .all(|it| state.segments[it as usize].status == Status::Free)
-        {
+        let taken = u32::from(state.prepared.is_none());
+        if !self.is_empty_ahead(state, kept + taken) {
             self.empty_ahead(state);
             return Err(Refused::NoSegment);
         }
+        let Prepared { segment, opened } = match state.prepared.take() {
+            Some(prepared) => prepared,
+            None => self.prepare(state),
+        };
+        state.open = Some(Writing { segment, opened, next_unit: 0, entries: Vec::new() });
+        let layout = &self.superblock.layout;
+        if layout.segments >= PREPARING_SEGMENTS_MIN && self.is_empty_ahead(state, EMPTY_KEPT + 1) {
+            let prepared = self.prepare(state);
+            state.prepared = Some(prepared);
+            let ring = self.clone();
+            self.spawn(async move {
+                // Whoever writes to the segment asks again.
+                let _ = ring.durable(prepared.opened).await;
+            });
+        }
+        self.empty_ahead(state);
+        Ok(())
+    }
+
+    /// Whether so many segments before the hand are empty.
+    fn is_empty_ahead(&self, state: &State, count: u32) -> bool {
+        let mut ahead = self.before_hand(state).take(count as usize);
+        ahead.all(|segment| state.segments[segment as usize].status == Status::Free)
+    }
+
+    /// Opens the segment at the hand in the journal, and moves the hand on.
+    fn prepare(&self, state: &mut State) -> Prepared {
+        let (segment, incarnation) = (state.hand, state.next_incarnation);
         let place = &mut state.segments[segment as usize];
         place.status = Status::Open;
         place.incarnation = incarnation;
         state.next_incarnation += 1;
         state.hand = (segment + 1) % self.superblock.layout.segments;
         let opened = self.append(state, JournalEntry::Opened { segment, incarnation });
-        state.open = Some(Writing { segment, opened, next_unit: 0, entries: Vec::new() });
-        self.empty_ahead(state);
-        Ok(())
+        Prepared { segment, opened }
     }
 
     /// Sends the open chunk on its way.
@@ -278,6 +307,10 @@ impl Ring {
             let mut state = self.state.lock();
             if state.condition == Condition::Works {
                 state.condition = Condition::Stopped;
+            }
+            // The checkpoint does not tell of it, so no start searches it.
+            if let Some(prepared) = state.prepared.take() {
+                state.free(prepared.segment);
             }
             Self::changed(&mut state);
             let mut journal = self.journal.lock();
@@ -339,11 +372,8 @@ async fn seal(ring: Arc<Ring>, writing: Writing) {
     .await;
     let Writing { next_unit, mut entries, opened, .. } = writing;
     if ring.durable(opened).await.is_ok() {
-        let sealed = ring.write_directory(segment, incarnation, next_unit, &mut entries).await;
-        if let Some(sealed) = sealed {
-            // A journal that takes nothing voids the ring.
-            let _ = ring.durable(sealed).await;
-        }
+        // Until the next commit a crash makes the segment one that is searched for its records.
+        ring.write_directory(segment, incarnation, next_unit, &mut entries).await;
     }
     let state = &mut *ring.state.lock();
     state.sealing -= 1;
