@@ -95,11 +95,14 @@ fn fill(device: Arc<FileDevice>, record_bytes: usize) {
     let admitted = statistics.admitted_bytes;
     println!(
         "fill: {number} records, {:.0} MiB/s, waited {waits} times, written/admitted {:.4}, \
-         index {:.2} bytes a record, RAM {:.1} MiB",
+         index {:.2} bytes a record, RAM {:.1} MiB, {} lanes of {} KiB, {} commits",
         mib(admitted, elapsed),
         statistics.rings[0].written_bytes as f64 / admitted as f64,
         statistics.index_bytes as f64 / statistics.records as f64,
         flash.charged_bytes() as f64 / 1_048_576.0,
+        statistics.rings[0].lanes,
+        statistics.rings[0].chunk_bytes >> 10,
+        statistics.commits,
     );
     // As a crash: nothing is written down any more.
     std::process::exit(0);

@@ -15,6 +15,7 @@ use crate::location::{RINGS_MAX, UNIT_BYTES};
 use crate::options::Options;
 use crate::record::{HEADER_BYTES, Header, STORED_MAX, payload_sum};
 use crate::refused::{Miss, Refused};
+use crate::reserves::Reserves;
 use crate::ring::{Incoming, Opened, Ring, Shared};
 use crate::stamps::{Stamp, Stamps};
 use crate::statistics::{Counters, Statistics, add};
@@ -83,6 +84,7 @@ impl Flash {
             counters: Counters::default(),
             stamps: Stamps::new(),
             buffers: Buffers::default(),
+            reserves: Reserves::default(),
         };
         Flash {
             shared: Arc::new(shared),
@@ -115,6 +117,7 @@ impl Flash {
             rings.iter().map(|ring| ring.data_bytes()).sum()
         };
         self.doorkeeper.resize(flash_bytes);
+        self.shared.reserves.resize(flash_bytes);
         // A kill that did not see the ring has counted itself before.
         let missed_kills = kills > 0 || self.kills.load(Ordering::SeqCst) != kills;
         let opened = if missed_kills && opened == Opened::Warm {
@@ -134,9 +137,31 @@ impl Flash {
             return false;
         };
         ring.stop().await;
-        self.rings.write().retain(|other| other.id != ring.id);
+        let flash_bytes = {
+            let mut rings = self.rings.write();
+            rings.retain(|other| other.id != ring.id);
+            rings.iter().map(|ring| ring.data_bytes()).sum()
+        };
+        self.shared.reserves.resize(flash_bytes);
         self.shared.index.retain(|entry| entry.location.ring != ring.id);
         true
+    }
+
+    /// Sets how many bytes of a dataset the records of others may not push out; zero is none.
+    ///
+    /// When a segment is about to be overwritten, as much of the dataset's as it would be short of
+    /// is written anew, as long as the wear budget and the rate allow it. What has died since it
+    /// was written counts as the dataset's until its segment is overwritten.
+    ///
+    /// All reserves together are to be at most [`reservable_bytes`](Flash::reservable_bytes);
+    /// where they are more, each is cut in proportion.
+    pub fn set_reserve(&self, tenant: u16, bytes: u64) {
+        self.shared.reserves.set(tenant, bytes);
+    }
+
+    /// How many bytes all reserves may have together: half of the space for records.
+    pub fn reservable_bytes(&self) -> u64 {
+        self.shared.reserves.reservable_bytes()
     }
 
     fn rings(&self) -> Vec<Arc<Ring>> {

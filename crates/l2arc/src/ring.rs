@@ -29,6 +29,7 @@ use crate::buffers::Buffers;
 use crate::index::Index;
 use crate::options::Options;
 use crate::record::Place;
+use crate::reserves::Reserves;
 use crate::stamps::Stamps;
 use crate::statistics::{Condition, Counters, RingStatistics};
 use crate::superblock::Superblock;
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     pub(crate) stamps: Stamps,
     pub(crate) buffers: Buffers,
+    pub(crate) reserves: Reserves,
 }
 
 /// One device of a pool.
@@ -147,6 +149,7 @@ impl Ring {
             Condition::Works if state.health.is_bypassed(now) => Condition::Bypassed,
             condition => condition,
         };
+        let (lanes, write_rate_bytes) = state.lanes.chosen();
         RingStatistics {
             device: self.superblock.device,
             name: self.device.info().name.clone(),
@@ -159,6 +162,9 @@ impl Ring {
             written_bytes: state.wear.written_bytes,
             credit_bytes: state.wear.credit_bytes(),
             latency: state.health.latency(),
+            lanes: lanes.count,
+            chunk_bytes: lanes.chunk_bytes,
+            write_rate_bytes,
             bypasses: state.health.bypasses,
         }
     }

@@ -14,6 +14,7 @@ pub(crate) struct Counters {
     pub(crate) killed: AtomicU64,
     pub(crate) objects_killed: AtomicU64,
     pub(crate) second_lives: AtomicU64,
+    pub(crate) reserved_lives: AtomicU64,
     pub(crate) evicted_segments: AtomicU64,
     pub(crate) failed_writes: AtomicU64,
     pub(crate) failed_reads: AtomicU64,
@@ -52,6 +53,7 @@ impl Counters {
             killed: load(&self.killed),
             objects_killed: load(&self.objects_killed),
             second_lives: load(&self.second_lives),
+            reserved_lives: load(&self.reserved_lives),
             evicted_segments: load(&self.evicted_segments),
             failed_writes: load(&self.failed_writes),
             failed_reads: load(&self.failed_reads),
@@ -86,6 +88,8 @@ pub struct Statistics {
     pub objects_killed: u64,
     /// Records written anew because they had been hit.
     pub second_lives: u64,
+    /// Records written anew because their dataset had no more than its reserve.
+    pub reserved_lives: u64,
     /// Segments emptied.
     pub evicted_segments: u64,
     /// Writes that a device did not do.
@@ -133,6 +137,12 @@ pub struct RingStatistics {
     pub credit_bytes: u64,
     /// How long a read takes.
     pub latency: Duration,
+    /// How many writes it has at a time, as found out since the start.
+    pub lanes: usize,
+    /// How long each of these is, bytes.
+    pub chunk_bytes: usize,
+    /// Bytes a second that it took while there was more to write; 0 as long as that is not known.
+    pub write_rate_bytes: u64,
     /// How often it was bypassed.
     pub bypasses: u64,
 }

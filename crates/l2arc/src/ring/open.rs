@@ -11,6 +11,7 @@ use crate::error::AddError;
 use crate::flash::Opening;
 use crate::health::Health;
 use crate::journal::{Replayed, replay};
+use crate::lanes::Lanes;
 use crate::layout::{Layout, SUPERBLOCKS};
 use crate::location::UNIT_BYTES;
 use crate::statistics::Condition;
@@ -109,6 +110,10 @@ impl Ring {
             prepared: None,
             chunk: None,
             buffered: Vec::new(),
+            waiting: Default::default(),
+            writers: 0,
+            written_chunks: 0,
+            lanes: Lanes::new(shared.options.chunk_bytes, shared.options.buffers_bytes_max),
             buffered_bytes: 0,
             sealing: 0,
             emptying: false,

@@ -20,6 +20,15 @@ const MOVES_AT_A_TIME: usize = 8;
 /// The share of a segment that is written anew at most: one in so many bytes.
 const SECOND_LIFE_SHARE: u64 = 2;
 
+/// Why a record is written anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    /// It was hit.
+    Hot,
+    /// Its dataset has no more than its reserve.
+    Reserved,
+}
+
 impl Ring {
     /// Kills the record of `key`, if the index has it here. Says whether it had.
     pub(crate) fn kill(self: &Arc<Self>, hash: u64, location: Location) -> bool {
@@ -202,35 +211,105 @@ impl Ring {
         entries
     }
 
-    /// Writes anew what was hit of a segment.
+    /// Writes anew what was hit of a segment, and what its datasets would be short of.
     async fn second_life(self: &Arc<Self>, segment: u32, entries: &[DirectoryEntry]) {
         let incarnation = self.state.lock().segments[segment as usize].incarnation;
-        let mut left = self.superblock.layout.segment_bytes / SECOND_LIFE_SHARE;
-        let hot: Vec<Entry> = entries
-            .iter()
-            .filter_map(|entry| {
-                let indexed = self.shared.index.get(entry.hash)?;
-                let here = indexed.location == entry.location(self.id, segment);
-                (here && indexed.heat > 0 && !indexed.bad).then_some(indexed)
-            })
-            .take_while(|entry| {
-                let bytes = u64::from(entry.blocks) * crate::index::BLOCK_BYTES as u64;
-                left.checked_sub(bytes).map(|rest| left = rest).is_some()
-            })
-            .collect();
-        let mut records = stream::iter(hot)
-            .map(|entry| async move { (entry, self.read_raw(entry, incarnation).await) })
-            .buffered(MOVES_AT_A_TIME);
-        while let Some((entry, record)) = records.next().await {
-            let moved = match record {
-                Ok(record) => self.move_record(entry, &record),
-                Err(_) => continue,
-            };
-            match moved {
-                Ok(()) => add(&self.shared.counters.second_lives, 1),
+        let chosen = self.choose(segment, entries);
+        let mut records =
+            stream::iter(chosen)
+                .map(|(entry, life)| async move {
+                    (entry, life, self.read_raw(entry, incarnation).await)
+                })
+                .buffered(MOVES_AT_A_TIME);
+        while let Some((entry, life, record)) = records.next().await {
+            let Ok(record) = record else { continue };
+            let counters = &self.shared.counters;
+            match self.move_in_time(entry, &record).await {
+                Ok(()) if life == Life::Hot => add(&counters.second_lives, 1),
+                Ok(()) => add(&counters.reserved_lives, 1),
                 Err(Refused::Killed) => {}
                 // The ones that follow would fare no better.
                 Err(_) => return,
+            }
+        }
+    }
+
+    /// Which records of a segment are written anew: those that were hit, up to a share of it, then
+    /// as many others of each dataset as it would be short of without them.
+    fn choose(&self, segment: u32, entries: &[DirectoryEntry]) -> Vec<(Entry, Life)> {
+        let mut owed = self.owed(segment);
+        let mut left = match self.shared.options.second_life {
+            true => self.superblock.layout.segment_bytes / SECOND_LIFE_SHARE,
+            false => 0,
+        };
+        if left == 0 && owed.is_empty() {
+            return Vec::new();
+        }
+        let mut pay = |entry: &DirectoryEntry| {
+            let debt = owed.iter_mut().find(|(tenant, _)| *tenant == entry.tenant);
+            debt.is_some_and(|(_, debt)| {
+                let owes = *debt > 0;
+                *debt = debt.saturating_sub(entry.bytes());
+                owes
+            })
+        };
+        let mut chosen = Vec::new();
+        let mut cold = Vec::new();
+        for entry in entries {
+            let Some(indexed) = self.shared.index.get(entry.hash) else { continue };
+            if indexed.location != entry.location(self.id, segment) || indexed.bad {
+                continue;
+            }
+            match left.checked_sub(entry.bytes()) {
+                Some(rest) if indexed.heat > 0 => {
+                    left = rest;
+                    pay(entry);
+                    chosen.push((indexed, Life::Hot));
+                }
+                _ => cold.push((entry, indexed)),
+            }
+        }
+        let reserved = cold.into_iter().filter(|(entry, _)| pay(entry));
+        chosen.extend(reserved.map(|(_, indexed)| (indexed, Life::Reserved)));
+        chosen
+    }
+
+    /// How many bytes each dataset would be short of its reserve without a segment.
+    fn owed(&self, segment: u32) -> Vec<(u16, u64)> {
+        let reserves = &self.shared.reserves;
+        if !reserves.any() {
+            return Vec::new();
+        }
+        let state = self.state.lock();
+        let here = state.segments[segment as usize].tenants.iter();
+        let owed = here.map(|(tenant, bytes)| {
+            let elsewhere = state.tenants.get(tenant).map_or(0, |held| held - bytes);
+            (*tenant, reserves.of(*tenant, self.data_bytes()).saturating_sub(elsewhere))
+        });
+        owed.filter(|(_, debt)| *debt > 0).collect()
+    }
+
+    /// Writes a record anew once there is a buffer for it.
+    async fn move_in_time(
+        self: &Arc<Self>,
+        entry: Entry,
+        record: &RawRecord,
+    ) -> Result<(), Refused> {
+        loop {
+            match self.move_record(entry, record) {
+                // Every write that ends leaves room, and those that come in leave one buffer.
+                Err(Refused::Buffers) => {}
+                moved => return moved,
+            }
+            let before = self.state.lock().written_chunks;
+            self.until(|state| {
+                state.written_chunks != before
+                    || state.buffered.is_empty()
+                    || state.condition != Condition::Works
+            })
+            .await;
+            if self.state.lock().buffered.is_empty() {
+                return self.move_record(entry, record);
             }
         }
     }
@@ -272,9 +351,7 @@ async fn empty_ahead(ring: Arc<Ring>) {
             (segment, place.incarnation)
         };
         let entries = ring.read_directory(segment).await;
-        if let Some(entries) = &entries
-            && ring.shared.options.second_life
-        {
+        if let Some(entries) = &entries {
             ring.second_life(segment, entries).await;
         }
         add(&ring.shared.counters.evicted_segments, 1);

@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -7,6 +8,7 @@ use storage::AlignedBuffer;
 use crate::directory::DirectoryEntry;
 use crate::health::Health;
 use crate::journal::JournalEntry;
+use crate::lanes::Lanes;
 use crate::layout::Layout;
 use crate::location::UNIT_BYTES;
 use crate::statistics::Condition;
@@ -86,6 +88,15 @@ pub(super) struct Buffered {
     pub(super) buffer: Arc<AlignedBuffer>,
 }
 
+/// A chunk that no task has taken yet.
+pub(super) struct Waiting {
+    pub(super) segment: u32,
+    pub(super) start_unit: u32,
+    pub(super) buffer: Arc<AlignedBuffer>,
+    /// As of [`Writing`].
+    pub(super) opened: u64,
+}
+
 /// A place in the order in which a ring is written.
 pub(super) type Position = (u64, u32);
 
@@ -98,7 +109,14 @@ pub(super) struct State {
     /// What is opened next.
     pub(super) prepared: Option<Prepared>,
     pub(super) chunk: Option<Chunk>,
+    /// Chunks on their way: those under way at the device, and those that wait for a lane.
     pub(super) buffered: Vec<Buffered>,
+    pub(super) waiting: VecDeque<Waiting>,
+    /// Tasks that write chunks.
+    pub(super) writers: usize,
+    pub(super) lanes: Lanes,
+    /// Chunks written since the start.
+    pub(super) written_chunks: u64,
     /// Bytes of `chunk` and `buffered`.
     pub(super) buffered_bytes: usize,
     /// Segments whose directories are being written, or written and not yet in the journal.
@@ -312,6 +330,9 @@ impl State {
         let chunk = self.chunk.as_ref().map_or(0, |chunk| chunk.buffer.capacity());
         let buffered: usize = self.buffered.iter().map(|it| it.buffer.capacity()).sum();
         assert_eq!(self.buffered_bytes, chunk + buffered, "buffers are counted");
+        assert!(self.waiting.len() <= self.buffered.len(), "what waits is buffered");
+        assert!(self.waiting.is_empty() || self.writers > 0, "what waits is waited for");
+        self.lanes.validate();
         assert!(self.hand < layout.segments);
         let open: Vec<u32> = (0..)
             .zip(&self.segments)

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Ring;
-use super::state::{Buffered, Chunk, Prepared, State, Status, Writing};
+use super::state::{Buffered, Chunk, Prepared, State, Status, Waiting, Writing};
 use crate::buffers::Buffers;
 use crate::cipher::Nonce;
 use crate::directory::{self, DirectoryEntry, ENTRY_BYTES};
@@ -155,6 +155,13 @@ impl Ring {
         incoming: Incoming,
     ) -> Result<(), Refused> {
         let bytes = header.units() as usize * UNIT_BYTES;
+        if matches!(incoming, Incoming::Admitted(_))
+            && state.emptying
+            && !self.is_empty_ahead(state, self.kept())
+        {
+            // What is written anew needs the open segment for itself.
+            return Err(Refused::NoSegment);
+        }
         if let Some(chunk) = &state.chunk
             && chunk.filled + bytes > chunk.buffer.len()
         {
@@ -168,13 +175,18 @@ impl Ring {
         }
         if state.chunk.is_none() {
             let block = self.superblock.layout.block_bytes;
-            let wanted = self.shared.options.chunk_bytes.max(bytes).next_multiple_of(block);
+            let wanted = state.lanes.shape().chunk_bytes.max(bytes).next_multiple_of(block);
             let writing = state.open.as_ref().expect("a segment is open");
             let room = self.superblock.layout.segment_bytes as usize
                 - writing.next_unit as usize * UNIT_BYTES;
             let wanted = wanted.min(room);
             let capacity = Buffers::capacity(wanted);
-            if state.buffered_bytes + capacity > self.shared.options.buffers_bytes_max {
+            // One buffer is kept for records that are written anew.
+            let kept = match incoming {
+                Incoming::Admitted(_) if state.emptying => capacity,
+                _ => 0,
+            };
+            if state.buffered_bytes + capacity + kept > self.shared.options.buffers_bytes_max {
                 return Err(Refused::Buffers);
             }
             let buffer = self.shared.buffers.take(wanted);
@@ -209,7 +221,7 @@ impl Ring {
         incoming: Incoming,
     ) -> Result<(), Refused> {
         let kept = match incoming {
-            Incoming::Admitted(_) => EMPTY_KEPT.min(self.ahead() - 1),
+            Incoming::Admitted(_) => self.kept(),
             Incoming::Moved(_) => 0,
         };
         let taken = u32::from(state.prepared.is_none());
@@ -223,7 +235,8 @@ impl Ring {
         };
         state.open = Some(Writing { segment, opened, next_unit: 0, entries: Vec::new() });
         let layout = &self.superblock.layout;
-        if layout.segments >= PREPARING_SEGMENTS_MIN && self.is_empty_ahead(state, EMPTY_KEPT + 1) {
+        if layout.segments >= PREPARING_SEGMENTS_MIN && self.is_empty_ahead(state, self.kept() + 1)
+        {
             let prepared = self.prepare(state);
             state.prepared = Some(prepared);
             let ring = self.clone();
@@ -234,6 +247,13 @@ impl Ring {
         }
         self.empty_ahead(state);
         Ok(())
+    }
+
+    /// Empty segments that are kept for records that are written anew: whole segments may have to
+    /// be where something is reserved, and need a little more room than they had.
+    fn kept(&self) -> u32 {
+        let kept = if self.shared.reserves.any() { EMPTY_KEPT + 1 } else { EMPTY_KEPT };
+        kept.min(self.ahead() - 1)
     }
 
     /// Whether so many segments before the hand are empty.
@@ -274,7 +294,11 @@ impl Ring {
         state.segments[segment as usize].users += 1;
         let free = !state.is_filled();
         state.wear.wrote(length as u64, free);
-        self.spawn(write_chunk(self.clone(), segment, start_unit, buffer, opened));
+        state.waiting.push_back(Waiting { segment, start_unit, buffer, opened });
+        if state.writers < state.lanes.shape().count {
+            state.writers += 1;
+            self.spawn(write_chunks(self.clone()));
+        }
     }
 
     /// Ends the open segment; its directory follows when all of it is written.
@@ -323,15 +347,26 @@ impl Ring {
     }
 }
 
+/// Writes chunks, one after the other, until none waits or there are more tasks of this kind than
+/// the device wants.
+async fn write_chunks(ring: Arc<Ring>) {
+    loop {
+        let next = {
+            let state = &mut *ring.state.lock();
+            let needed = state.writers <= state.lanes.shape().count;
+            let next = needed.then(|| state.waiting.pop_front()).flatten();
+            state.writers -= usize::from(next.is_none());
+            next
+        };
+        let Some(waiting) = next else { return };
+        write_chunk(&ring, waiting).await;
+    }
+}
+
 /// Writes one chunk. A segment is written only once its opening lasts: so what it held before is
 /// not looked for in it any more.
-async fn write_chunk(
-    ring: Arc<Ring>,
-    segment: u32,
-    start_unit: u32,
-    buffer: Arc<storage::AlignedBuffer>,
-    opened: u64,
-) {
+async fn write_chunk(ring: &Arc<Ring>, waiting: Waiting) {
+    let Waiting { segment, start_unit, buffer, opened } = waiting;
     let layout = &ring.superblock.layout;
     let offset = layout.segment_offset(segment) + u64::from(start_unit) * UNIT_BYTES as u64;
     let written = match ring.durable(opened).await {
@@ -347,6 +382,9 @@ async fn write_chunk(
         // What lies there now is not known.
         ring.condemn(state, segment, None);
     }
+    state.written_chunks += 1;
+    let busy = !state.waiting.is_empty();
+    state.lanes.wrote(buffer.len() as u64, busy, now);
     let at = state
         .buffered
         .iter()

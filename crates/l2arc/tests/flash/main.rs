@@ -7,3 +7,4 @@ mod devices;
 mod faults;
 mod keeping;
 mod order;
+mod reserves;

@@ -1,7 +1,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
@@ -13,6 +13,10 @@ use super::request::{Operation, Outcome, Request};
 use super::ring::Ring;
 use super::workers::Workers;
 use super::{AlignedBuffer, BUFFER_ALIGNMENT, Device, DeviceError, DeviceInfo, DeviceTask, check};
+
+/// How long to wait for another user to leave: the kernel lets go of a file that a killed process
+/// had calls under way at a moment after the process is gone.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How a device's calls reach the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,10 +67,7 @@ impl FileDevice {
     pub fn open(path: &Path, options: &DeviceOptions) -> Result<FileDevice, DeviceError> {
         let name = path.display().to_string();
         let (file, direct) = open(path, options.size_bytes.is_some())?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Err(DeviceError::InUse { name }),
-            locked => locked.map_err(DeviceError::system("lock"))?,
-        }
+        lock(&file, &name)?;
         let stat = fstat(&file).map_err(DeviceError::system("stat"))?;
         let (size_bytes, block_bytes) = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
@@ -166,6 +167,20 @@ fn open(path: &Path, creates: bool) -> Result<(OwnedFd, bool), DeviceError> {
     match opened {
         Err(Errno::BUSY) => Err(DeviceError::InUse { name: path.display().to_string() }),
         opened => opened.map_err(DeviceError::system("open")),
+    }
+}
+
+/// Makes this the device's only user.
+fn lock(file: &OwnedFd, name: &str) -> Result<(), DeviceError> {
+    let patience = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < patience => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(Errno::WOULDBLOCK) => return Err(DeviceError::InUse { name: name.to_owned() }),
+            locked => return locked.map_err(DeviceError::system("lock")),
+        }
     }
 }
 
