@@ -338,7 +338,8 @@ impl Bench<'_> {
         match case.work {
             Work::Read { pattern, block, jobs, direct } => {
                 let seconds = self.arguments.seconds;
-                let reached = Job { file, pattern, block, jobs, direct, seconds }.run()?;
+                let reached =
+                    Job { file, pattern, block, jobs, direct, seconds, queue: None }.run()?;
                 Ok(match case.unit {
                     "IOPS" => reached.operations_per_second,
                     _ => reached.bytes_per_second / 1e6,
@@ -452,7 +453,7 @@ fn ratio(
 }
 
 /// Median, least and greatest.
-fn median(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
+pub(crate) fn median(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
     values.sort_by(f64::total_cmp);
     let middle = values.get(values.len() / 2)?;
     Some((*middle, *values.first()?, *values.last()?))

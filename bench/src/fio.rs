@@ -3,16 +3,29 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// One fio run: what is read, how, and for how long.
+/// One fio run: what is read or written, how, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job<'a> {
     pub(crate) file: &'a Path,
-    /// `read` or `randread`.
+    /// `read`, `randread` or `write`.
     pub(crate) pattern: &'a str,
     pub(crate) block: &'a str,
     pub(crate) jobs: u32,
     pub(crate) direct: bool,
     pub(crate) seconds: u32,
+    /// Through io_uring instead of one system call after the other.
+    pub(crate) queue: Option<Queue>,
+}
+
+/// How calls go through io_uring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queue {
+    /// Calls under way.
+    pub(crate) depth: usize,
+    /// Alignment of offsets, if it is not the block.
+    pub(crate) align_bytes: Option<u32>,
+    /// Goes through so many MiB once, however long that takes.
+    pub(crate) size_mib: Option<u64>,
 }
 
 /// What a run reached.
@@ -25,15 +38,32 @@ pub(crate) struct Reached {
 impl Job<'_> {
     /// Runs fio. The files' cached pages are left alone.
     pub(crate) fn run(&self) -> Result<Reached, String> {
-        let output = Command::new("fio")
-            .args(["--name=read", "--ioengine=psync", "--invalidate=0", "--time_based"])
+        let mut command = Command::new("fio");
+        match self.queue {
+            None => command.args(["--ioengine=psync", "--time_based"]),
+            Some(Queue { depth, align_bytes, size_mib }) => {
+                command.arg("--ioengine=io_uring").arg(format!("--iodepth={depth}"));
+                if let Some(align) = align_bytes {
+                    command.arg(format!("--blockalign={align}"));
+                }
+                match size_mib {
+                    Some(mib) => command.args([format!("--size={mib}m"), "--overwrite=1".into()]),
+                    None => command.arg("--time_based"),
+                }
+            }
+        };
+        let output = command
+            .args(["--name=read", "--invalidate=0"])
             .args(["--output-format=json", "--group_reporting", "--norandommap"])
             .arg(format!("--filename={}", self.file.display()))
             .arg(format!("--rw={}", self.pattern))
             .arg(format!("--bs={}", self.block))
             .arg(format!("--numjobs={}", self.jobs))
             .arg(format!("--direct={}", u8::from(self.direct)))
-            .arg(format!("--runtime={}", self.seconds))
+            .args(match self.queue {
+                Some(Queue { size_mib: Some(_), .. }) => None,
+                _ => Some(format!("--runtime={}", self.seconds)),
+            })
             .output()
             .map_err(|error| format!("cannot run fio: {error}; install it"))?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -41,7 +71,8 @@ impl Job<'_> {
         let parsed: Value = serde_json::from_str(json).map_err(|_| {
             format!("fio gave no result: {}", String::from_utf8_lossy(&output.stderr))
         })?;
-        let read = &parsed["jobs"][0]["read"];
+        let direction = if self.pattern == "write" { "write" } else { "read" };
+        let read = &parsed["jobs"][0][direction];
         match (read["iops"].as_f64(), read["bw_bytes"].as_f64()) {
             (Some(operations_per_second), Some(bytes_per_second))
                 if operations_per_second > 0.0 =>

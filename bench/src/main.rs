@@ -6,6 +6,7 @@
 
 mod case;
 mod fio;
+mod flash;
 mod machine;
 mod report;
 mod subject;
@@ -17,7 +18,7 @@ use clap::Parser;
 
 use case::Bench;
 
-/// Compares Warmfront with bindfs, rclone, zfs-fuse, the transport's limit and the page cache.
+/// Compares Warmfront with bindfs, fio, rclone, zfs-fuse, the transport's limit and the page cache.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Rounds; the median is reported.
@@ -62,6 +63,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             }
             results.extend(bench.run(group));
         }
+    }
+    if flash::is_wanted(wanted) {
+        results.extend(flash::run(arguments)?);
     }
     let report = report::markdown(&machine::facts(), &results);
     println!("{report}");
