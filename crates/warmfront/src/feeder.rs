@@ -1,8 +1,12 @@
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use arc::{Class, List, Queue};
+use futures::future::poll_fn;
+use futures::task::AtomicWaker;
 use l2arc::{Admission, Condition, Refused};
 use parking_lot::Mutex;
 use storage::Clock;
@@ -17,7 +21,9 @@ use crate::pool::Pool;
 use crate::record::Record;
 use crate::size::Size;
 
-/// Between two looks at the tails, while there is little to do.
+/// Between two looks at the tails, while records come in.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Between two looks at what waits for a sync, while nothing else is to be done.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Records that one look takes.
 const OFFERS_MAX: usize = 256;
@@ -37,6 +43,45 @@ const PATIENCE: (Duration, u32) = (Duration::from_millis(1), 100);
 #[derive(Debug, Default)]
 pub(crate) struct Feeder {
     state: Mutex<State>,
+    /// Something has come into the ARC.
+    nudged: AtomicBool,
+    waker: AtomicWaker,
+}
+
+/// What there is to do after a look at the tails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// There was more than one look takes.
+    More,
+    /// There was something.
+    Pause,
+    /// There was nothing, but something waits for a sync.
+    Interval,
+    /// There is nothing to do until something comes into the ARC.
+    Idle,
+    /// There is nobody left to be fed.
+    End,
+}
+
+impl Feeder {
+    /// Tells that something has come into the ARC.
+    pub(crate) fn nudge(&self) {
+        if !self.nudged.load(Ordering::Relaxed) && !self.nudged.swap(true, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// Waits until something has come into the ARC.
+    async fn nudged(&self) {
+        poll_fn(|context| {
+            self.waker.register(context.waker());
+            match self.nudged.swap(false, Ordering::SeqCst) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await
+    }
 }
 
 #[derive(Default)]
@@ -50,7 +95,11 @@ struct Fed {
     pool: Weak<Pool>,
     /// What waits for the next sync of the origin.
     postponed: VecDeque<Candidate>,
+    /// What has waited for the last one.
+    ready: VecDeque<Candidate>,
+    /// When the last sync began.
     synced_at: Option<Duration>,
+    is_syncing: bool,
 }
 
 /// A record that flash might take in.
@@ -86,22 +135,23 @@ impl Memory {
         state.pools.entry(pool.number).or_insert_with(|| Fed {
             pool: Arc::downgrade(pool),
             postponed: VecDeque::new(),
+            ready: VecDeque::new(),
             synced_at: None,
+            is_syncing: false,
         });
         if !std::mem::replace(&mut state.running, true) {
             let (memory, clock) = (Arc::downgrade(self), pool.clock.clone());
-            pool.spawn.spawn(Box::pin(run(memory, clock)));
+            pool.spawn.spawn(Box::pin(run(self.feeder.clone(), memory, clock)));
         }
     }
 
-    /// Looks at the tails once. Says whether there may be more to do at once; `None` when no pool
-    /// is left to be fed.
-    async fn feed_once(&self, now: Duration) -> Option<bool> {
-        let pools = self.fed_pools()?;
+    /// Looks at the tails once.
+    async fn feed_once(self: &Arc<Self>, now: Duration) -> Next {
+        let Some(pools) = self.fed_pools() else { return Next::End };
         let conditions: Vec<_> = pools.iter().map(|pool| pool.flash_statistics()).collect();
         let rings = || conditions.iter().flat_map(|statistics| &statistics.rings);
         if rings().any(|ring| ring.condition == Condition::Recovering) {
-            return Some(false);
+            return Next::Interval;
         }
         // The first fill takes all there is.
         let is_filling = rings().any(|ring| ring.segments.1 + SEGMENTS_EMPTY < ring.segments.0);
@@ -110,7 +160,7 @@ impl Memory {
             false => self.cache.capacity_bytes() / AHEAD_SHARE,
         };
         let offers = self.cache.offer(ahead_bytes, OFFERS_MAX);
-        let more = offers.len() == OFFERS_MAX;
+        let count = offers.len();
         for offer in offers {
             let Some(pool) = pools.iter().find(|pool| pool.number == offer.key.pool()) else {
                 continue;
@@ -124,11 +174,17 @@ impl Memory {
             drop(offer);
             self.feed_patiently(pool, candidate).await;
         }
+        let mut waits = false;
         for pool in &pools {
-            self.feed_postponed(pool, now).await;
+            waits |= self.feed_postponed(pool, now).await;
             pool.flash.charge(self);
         }
-        Some(more)
+        match count {
+            OFFERS_MAX.. => Next::More,
+            0 if waits => Next::Interval,
+            0 => Next::Idle,
+            _ => Next::Pause,
+        }
     }
 
     /// The pools that are fed; `None`, and the end, if none is left.
@@ -159,28 +215,44 @@ impl Memory {
         }
     }
 
-    /// Syncs the origin for the sake of what waits for that, and feeds it.
-    async fn feed_postponed(&self, pool: &Arc<Pool>, now: Duration) {
-        let waiting = {
+    /// Feeds what had to wait for a sync of the origin, and begins the next one if it is due. Says
+    /// whether something waits.
+    async fn feed_postponed(self: &Arc<Self>, pool: &Arc<Pool>, now: Duration) -> bool {
+        let (ready, waits) = {
             let mut state = self.feeder.state.lock();
-            let Some(fed) = state.pools.get_mut(&pool.number) else { return };
+            let Some(fed) = state.pools.get_mut(&pool.number) else { return false };
             // Once at the start: nobody knows what was changed before.
             let is_due = fed.synced_at.is_none_or(|at| {
                 !fed.postponed.is_empty() && now.saturating_sub(at) >= SYNC_INTERVAL
             });
-            if !is_due {
-                return;
+            if is_due && !fed.is_syncing {
+                fed.is_syncing = true;
+                fed.synced_at = Some(now);
+                let waiting = std::mem::take(&mut fed.postponed);
+                pool.spawn.spawn(Box::pin(sync(self.clone(), pool.clone(), waiting)));
             }
-            fed.synced_at = Some(now);
-            std::mem::take(&mut fed.postponed)
+            let waits = fed.is_syncing || !fed.postponed.is_empty();
+            (std::mem::take(&mut fed.ready), waits)
         };
-        if let Err(error) = pool.sync().await {
-            tracing::warn!(%error, "the origin cannot be synced; what has changed stays off flash");
-            waiting.into_iter().for_each(|candidate| self.postpone(pool, candidate));
-            return;
-        }
-        for candidate in waiting {
+        for candidate in ready {
             self.feed_patiently(pool, candidate).await;
+        }
+        waits
+    }
+}
+
+/// Makes what waits ready by a sync of the origin, however long that takes.
+async fn sync(memory: Arc<Memory>, pool: Arc<Pool>, mut waiting: VecDeque<Candidate>) {
+    let synced = pool.sync().await;
+    let mut state = memory.feeder.state.lock();
+    let Some(fed) = state.pools.get_mut(&pool.number) else { return };
+    fed.is_syncing = false;
+    match synced {
+        Ok(()) => fed.ready.append(&mut waiting),
+        Err(error) => {
+            tracing::warn!(%error, "the origin cannot be synced; what has changed stays off flash");
+            waiting.append(&mut fed.postponed);
+            fed.postponed = waiting;
         }
     }
 }
@@ -188,13 +260,17 @@ impl Memory {
 /// Segments that a full device keeps empty, and the one that is being written.
 const SEGMENTS_EMPTY: u32 = 4;
 
-async fn run(memory: Weak<Memory>, clock: Arc<dyn Clock>) {
+async fn run(feeder: Arc<Feeder>, memory: Weak<Memory>, clock: Arc<dyn Clock>) {
     loop {
         let Some(memory) = memory.upgrade() else { return };
-        let Some(more) = memory.feed_once(clock.now()).await else { return };
+        let next = memory.feed_once(clock.now()).await;
         drop(memory);
-        if !more {
-            clock.sleep(INTERVAL).await;
+        match next {
+            Next::More => {}
+            Next::Pause => clock.sleep(PAUSE).await,
+            Next::Interval => clock.sleep(INTERVAL).await,
+            Next::Idle => feeder.nudged().await,
+            Next::End => return,
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct Memory {
     dividing: Mutex<()>,
     passage: OnceLock<u32>,
     /// Feeds the cache devices of all pools.
-    pub(crate) feeder: Feeder,
+    pub(crate) feeder: Arc<Feeder>,
     next_pool: AtomicU32,
 }
 
@@ -69,7 +69,7 @@ impl Memory {
             shares: Mutex::default(),
             dividing: Mutex::default(),
             passage: OnceLock::new(),
-            feeder: Feeder::default(),
+            feeder: Arc::default(),
             next_pool: AtomicU32::new(0),
         })
     }

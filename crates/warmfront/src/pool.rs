@@ -427,5 +427,6 @@ impl std::fmt::Debug for Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.flash.discharge(&self.memory);
+        self.memory.feeder.nudge();
     }
 }

@@ -444,7 +444,11 @@ impl OpenFile {
         let memory = &self.pool.memory;
         let outcome = if tenant.promotes() || kind == arc::Kind::Prime {
             let charge = arc::Charge { bytes, class, kind, tenant: tenant.dataset.id() };
-            memory.cache.insert(key, value, charge, now).map(|_| ())
+            let inserted = memory.cache.insert(key, value, charge, now).map(|_| ());
+            if self.pool.flash.is_in_use() {
+                memory.feeder.nudge();
+            }
+            inserted
         } else {
             self.pass_by(tenant);
             // It is counted already, whether there is room for it to pass through or not.

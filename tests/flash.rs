@@ -1,0 +1,383 @@
+//! Cache devices of a real mount: files that are warm after a restart and after a crash, never
+//! stale, and refused with words when they cannot be used.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use warmfront_tests::{
+    Mount, Program, Requirement, SmallDisk, Warmfront, fill, random_bytes, require, test_directory,
+    wait_until,
+};
+
+const MIB: usize = 1 << 20;
+const RECORD: usize = 128 << 10;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A mount whose RAM holds a part of `data`, a file of 48 MiB on a slow disk, with a cache device
+/// of 256 MiB; and that file's contents.
+fn with_data(cache: &Path) -> (Mount, Vec<u8>) {
+    let base = test_directory();
+    fs::create_dir(base.path().join("slow")).expect("an origin");
+    let data = base.path().join("slow/data");
+    fill(&data, 5, 48 * MIB);
+    let contents = fs::read(&data).expect("it can be read");
+    let mut mount = Mount::builder().base(base).argument("--read-only").start();
+    mount.unmount();
+    mount.restart(&words(cache));
+    (mount, contents)
+}
+
+/// The command line of a mount with that cache device.
+fn words(cache: &Path) -> [&str; 7] {
+    let cache = cache.to_str().expect("text");
+    ["--cache", cache, "--arc-max=24M", "--slow=hdd", "--dwpd=none", "-o", "prefetch=none"]
+}
+
+fn cache_file(directory: &Path) -> PathBuf {
+    let path = directory.join("cache");
+    File::create(&path).expect("a file").set_len(256 << 20).expect("a hole");
+    path
+}
+
+/// Reads the records of `data` in an order that is no stream, and compares.
+fn read_all(mount: &Mount, contents: &[u8]) {
+    let file = File::open(mount.join("data")).expect("it opens");
+    let count = contents.len() / RECORD;
+    let mut record = vec![0; RECORD];
+    for step in 0..count {
+        let at = step * 37 % count * RECORD;
+        file.read_exact_at(&mut record, at as u64).expect("a read");
+        assert!(record == contents[at..at + RECORD], "the record at {at}");
+    }
+}
+
+/// Waits until flash has taken in so many records.
+fn fed(mount: &Mount, records: u64) {
+    let fed = || mount.counter("l2_records");
+    assert!(wait_until(PATIENCE, || fed() >= records), "{} records on flash", fed());
+}
+
+#[test]
+fn a_restart_and_a_crash_stay_warm() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let cache = cache_file(directory.path());
+    let (mut mount, contents) = with_data(&cache);
+    let records = (contents.len() / RECORD) as u64;
+    read_all(&mount, &contents);
+    fed(&mount, records);
+    let before = mount.counter("origin_reads");
+    read_all(&mount, &contents);
+    assert_eq!(mount.counter("origin_reads"), before, "nothing is read from the slow disk twice");
+    for crashes in [false, true, true] {
+        if crashes {
+            // What is written down every few seconds at the latest lasts.
+            std::thread::sleep(Duration::from_secs(6));
+            mount.kill();
+        } else {
+            mount.unmount();
+        }
+        mount.restart(&words(&cache));
+        read_all(&mount, &contents);
+        let (reads, hits) = (mount.counter("origin_reads"), mount.counter("l2_hits"));
+        assert!(hits + reads >= records, "all had to come from somewhere: {hits}, {reads}");
+        assert!(reads * 50 <= records, "{reads} of {records} records from the slow disk");
+        // What RAM had may have to be brought back.
+        fed(&mount, records);
+    }
+}
+
+/// Reads and writes at random places until the daemon is gone, and compares what is read. Returns
+/// the range of a write of which nobody knows whether it was done.
+fn work(path: &Path, contents: &mut [u8], mut random: u64) -> Option<std::ops::Range<usize>> {
+    let file = File::options().read(true).write(true).open(path).ok()?;
+    loop {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        let length = 1 + (random >> 40) as usize % 40_000;
+        let at = (random >> 20) as usize % (contents.len() - length);
+        let range = at..at + length;
+        if (random >> 16).is_multiple_of(3) {
+            let patch = random_bytes(random, length);
+            if file.write_all_at(&patch, at as u64).is_err() {
+                return Some(range);
+            }
+            contents[range].copy_from_slice(&patch);
+        } else {
+            let mut bytes = vec![0; length];
+            if file.read_exact_at(&mut bytes, at as u64).is_err() {
+                return None;
+            }
+            assert!(bytes == contents[range], "what was read at {at}");
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_never_read_in_an_older_form_after_a_crash() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let cache = cache_file(directory.path());
+    let cache = cache.to_str().expect("text");
+    let arguments = ["--cache", cache, "--arc-max=16M", "-o", "recordsize=16K", "--dwpd=none"];
+    let builder = arguments.iter().fold(Mount::builder(), |builder, word| builder.argument(word));
+    let mut mount = builder.start();
+    let mut contents = random_bytes(1, 24 * MIB);
+    fs::write(mount.join("data"), &contents).expect("written");
+    for life in 0..4 {
+        let daemon = rustix::process::Pid::from_raw(mount.daemon_id() as i32).expect("an id");
+        let doubt = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(1500 + 700 * life));
+                let killed = rustix::process::kill_process(daemon, rustix::process::Signal::KILL);
+                killed.expect("it is ours");
+            });
+            work(&mount.join("data"), &mut contents, life)
+        });
+        mount.kill();
+        mount.restart(&arguments);
+        let at_origin = fs::read(mount.origin().join("data")).expect("it can be read");
+        if let Some(range) = doubt {
+            contents[range.clone()].copy_from_slice(&at_origin[range]);
+        }
+        assert!(at_origin == contents, "life {life}: what was acknowledged is there");
+        let found = fs::read(mount.join("data")).expect("it can be read");
+        assert!(found == contents, "life {life}: and is read");
+        fed(&mount, 100);
+    }
+}
+
+#[test]
+fn devices_come_and_go_while_the_pool_runs() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let cache = cache_file(directory.path());
+    let (mut mount, contents) = with_data(&cache);
+    let name = "slow";
+    let second = directory.path().join("second:64M");
+    let second = second.to_str().expect("text");
+    read_all(&mount, &contents);
+    let added = mount.warmfront().run(["pool", "add", name, "cache", second]);
+    assert!(added.contains("until it is unmounted"), "{added}");
+    let caches = || mount.status()["caches"].as_array().expect("a list").len();
+    assert_eq!(caches(), 2);
+    let again = mount.warmfront().program(["pool", "add", name, "cache", second]);
+    again.run().fails_with(1, &["is a cache device of the pool already"]);
+    read_all(&mount, &contents);
+    for path in [directory.path().join("second"), cache] {
+        let program = mount.warmfront().program(["pool", "remove", name, "cache"]);
+        program.arg(&path).run().success();
+        read_all(&mount, &contents);
+        let head = &fs::read(&path).expect("it is there")[..4096];
+        assert!(head.iter().all(|byte| *byte == 0), "{} is wiped", path.display());
+    }
+    assert_eq!(caches(), 0);
+    let program = mount.warmfront().program(["pool", "remove", name, "cache", "/nowhere"]);
+    program.run().fails_with(1, &["has no cache device /nowhere; it has none"]);
+    mount.unmount();
+}
+
+#[test]
+fn settings_keep_cache_devices() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let warmfront = Warmfront::new();
+    let (origin, top) = (directory.path().join("slow"), directory.path().join("fast"));
+    fs::create_dir(&origin).expect("an origin");
+    fs::create_dir(&top).expect("a mount point");
+    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
+    let create = ["pool", "create", "tank", &path("slow"), "--cache", &path("one:64M")];
+    warmfront.run(create);
+    warmfront.run(["pool", "add", "tank", "cache", &path("two:64M")]);
+    let nowhere = warmfront.program(["pool", "add", "tank", "cache", &path("three")]);
+    nowhere.run().fails_with(1, &["there is no cache device", "three:SIZE"]);
+    warmfront.run(["mount", "tank", &path("fast"), "--arc-max=64M"]);
+    let caches = |warmfront: &Warmfront| {
+        let status = warmfront.status(&top);
+        let caches = status["caches"].as_array().expect("a list").clone();
+        let shown = caches.iter().map(|cache| {
+            let path = cache["path"].as_str().expect("a path").rsplit('/').next();
+            format!("{} {}", path.unwrap_or_default(), cache["condition"].as_str().unwrap_or(""))
+        });
+        shown.collect::<Vec<_>>()
+    };
+    assert_eq!(caches(&warmfront), ["one works", "two works"]);
+    warmfront.run(["pool", "remove", "tank", "cache", &path("one")]);
+    warmfront.run(["unmount", "tank"]);
+    // A device that is not there does not keep the pool from being mounted.
+    fs::remove_file(directory.path().join("two")).expect("it was there");
+    fs::create_dir(directory.path().join("two")).expect("something else");
+    let said = warmfront.run(["mount", "tank", &path("fast"), "--arc-max=64M"]);
+    assert!(said.contains("the pool goes on without it"), "{said}");
+    assert_eq!(caches(&warmfront), ["two unavailable"]);
+    warmfront.run(["unmount", "tank"]);
+}
+
+#[test]
+fn what_cannot_be_a_cache_device_is_refused_with_words() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let warmfront = Warmfront::new();
+    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
+    for name in ["slow", "other", "fast"] {
+        fs::create_dir(directory.path().join(name)).expect("a directory");
+    }
+    let mount = |origin: &str, cache: &str, more: &[&str]| {
+        let words = ["mount", &path(origin), &path("fast"), "--arc-max=64M", "--cache", cache];
+        warmfront.program(words).args(more).run()
+    };
+    let refused = |cache: &str, code: i32, words: &[&str]| {
+        mount("slow", cache, &[]).fails_with(code, words);
+    };
+    refused(&path("none"), 1, &["there is no cache device", "none:SIZE"]);
+    refused(&path("small:1M"), 2, &["is too small", "at least 8M"]);
+    refused(&path("wrong:big"), 2, &["`big` is not a size"]);
+    refused("/dev/null", 1, &["/dev/null"]);
+    refused(&path("slow"), 1, &["slow"]);
+    File::create(directory.path().join("tiny")).expect("a file").set_len(4096).expect("a hole");
+    refused(&path("tiny"), 1, &["too small", "it needs"]);
+
+    // What others have put there.
+    let ext4 = path("ext4");
+    File::create(&ext4).expect("a file").set_len(64 << 20).expect("a hole");
+    Program::new("mkfs.ext4").args(["-q", &ext4]).run().success();
+    refused(&ext4, 1, &["ext4 file system", "--force-cache"]);
+    let text = path("text");
+    fs::write(&text, "a letter\n".repeat(8 << 20)).expect("written");
+    refused(&text, 1, &["force"]);
+    mount("slow", &text, &["--force-cache"]).success();
+    warmfront.run(["unmount", &path("fast")]);
+    mount("other", &text, &[]).fails_with(1, &["a cache of another pool", "--force-cache"]);
+
+    // In use.
+    mount("slow", &text, &[]).success();
+    let second = directory.path().join("second");
+    fs::create_dir(&second).expect("a mount point");
+    let words = ["mount", &path("other"), &path("second"), "--arc-max=64M", "--cache", &text];
+    warmfront.program(words).run().fails_with(1, &["in use"]);
+    warmfront.run(["unmount", &path("fast")]);
+
+    // A key that is none, and a disk that is full.
+    let key = path("key");
+    fs::write(&key, "short").expect("written");
+    mount("slow", &text, &["--cache-key", &key]).fails_with(1, &["holds 5 bytes, a key has 32"]);
+    mount("slow", &text, &["--dwpd", "many"]).fails_with(2, &["is not a number of drive writes"]);
+    if rustix::process::geteuid().is_root() {
+        let disk = SmallDisk::new("16M");
+        let cache = disk.path().join("cache:64M");
+        refused(cache.to_str().expect("text"), 1, &["cache", "o space left"]);
+    }
+}
+
+#[test]
+fn a_device_that_fails_while_it_is_used_harms_nobody() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let cache = cache_file(directory.path());
+    let (mut mount, mut contents) = with_data(&cache);
+    read_all(&mount, &contents);
+    fed(&mount, 300);
+    // All that is on the device is gone at once, and reads end early.
+    File::options().write(true).open(&cache).expect("it opens").set_len(0).expect("cut");
+    read_all(&mount, &contents);
+    let file = File::options().write(true).open(mount.join("data")).expect("it opens");
+    for at in (0..contents.len()).step_by(4 * MIB) {
+        let patch = random_bytes(at as u64, 5000);
+        file.write_all_at(&patch, at as u64).expect("the origin takes it");
+        contents[at..at + patch.len()].copy_from_slice(&patch);
+    }
+    drop(file);
+    read_all(&mount, &contents);
+    mount.unmount();
+    mount.restart(&words(&cache_file(test_directory().path())));
+    read_all(&mount, &contents);
+}
+
+#[test]
+fn bits_that_flip_on_the_device_are_noticed() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let cache = cache_file(directory.path());
+    let (mut mount, contents) = with_data(&cache);
+    read_all(&mount, &contents);
+    fed(&mount, 300);
+    mount.unmount();
+    let file = File::options().read(true).write(true).open(&cache).expect("it opens");
+    let bytes = file.metadata().expect("a file").len();
+    for place in (MIB as u64..bytes).step_by(700_001) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, place).expect("a read");
+        file.write_all_at(&[byte[0] ^ 4], place).expect("a write");
+    }
+    mount.restart(&words(&cache));
+    read_all(&mount, &contents);
+    assert!(mount.counter("l2_cksum_bad") > 0, "some of them lay in records");
+}
+
+#[test]
+fn encrypted_devices_hold_nothing_that_can_be_read_and_open_with_their_key_only() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let cache = cache_file(directory.path());
+    let base = test_directory();
+    fs::create_dir(base.path().join("slow")).expect("an origin");
+    let secret = b"the quick brown fox jumps over the lazy dog; ".repeat(200_000);
+    fs::write(base.path().join("slow/data"), &secret).expect("written");
+    let key = directory.path().join("key");
+    fs::write(&key, random_bytes(9, 32)).expect("written");
+    let mut mount = Mount::builder().base(base).start();
+    mount.unmount();
+    let holds_secret = || {
+        let bytes = fs::read(&cache).expect("it can be read");
+        bytes.windows(20).step_by(1).any(|window| window == &secret[4..24])
+    };
+    let start = |mount: &mut Mount, key: &str| {
+        let mut words = words(&cache).to_vec();
+        words.extend(["-o", "compression=off", "--cache-key", key]);
+        mount.restart(&words);
+        assert!(fs::read(mount.join("data")).expect("it can be read") == secret);
+        fed(mount, 60);
+        let note = mount.status()["caches"][0]["note"].as_str().expect("a note").to_string();
+        mount.unmount();
+        note
+    };
+    let key = key.to_str().expect("text");
+    assert_eq!(start(&mut mount, key), "it was blank");
+    assert!(!holds_secret(), "nothing of it can be read");
+    assert_eq!(start(&mut mount, key), "it is warm");
+    assert!(start(&mut mount, "each-start").contains("another key"));
+    assert!(start(&mut mount, "each-start").contains("another key"));
+    assert!(!holds_secret());
+}
+
+#[test]
+fn the_figures_of_datasets_and_devices_add_up() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let cache = cache_file(directory.path());
+    let (mount, contents) = with_data(&cache);
+    for name in ["a", "b"] {
+        fs::create_dir(mount.join(name)).expect("a directory");
+        mount.warmfront().run(["create", &format!("slow/{name}")]);
+        fill(&mount.origin().join(name).join("file"), 3, 8 * MIB);
+        fs::read(mount.join(name).join("file")).expect("it can be read");
+    }
+    read_all(&mount, &contents);
+    read_all(&mount, &contents);
+    fed(&mount, 400);
+    let status = mount.status();
+    for name in ["l2_hits", "l2_misses", "l2_fed", "l2_unfed_refused"] {
+        let of_all = status["counters"][name].as_u64().expect("a counter");
+        let datasets = status["datasets"].as_object().expect("datasets").values();
+        let sum: u64 = datasets.map(|dataset| dataset[name].as_u64().unwrap_or(0)).sum();
+        assert_eq!(sum, of_all, "{name}");
+    }
+    let stored: u64 = status["caches"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|device| device["stored_bytes"].as_u64().expect("a size"))
+        .sum();
+    assert_eq!(stored, status["counters"]["l2_asize"].as_u64().expect("a size"));
+}
