@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::protocol::Statistics;
-use daemon::{MountRequest, MountSource, Paths, Target};
+use daemon::{
+    CacheDevice, ControlError, Dwpd, MountRequest, MountSource, Paths, Target, Unmounted,
+};
 use indicatif::ProgressBar;
 use storage::SlowModel;
 use tempfile::TempDir;
@@ -20,14 +22,18 @@ use crate::interrupt::Interrupt;
 use library::Library;
 use report::{Measured, Report, Row};
 use selection::Selection;
-use work::Work;
+use work::{Work, check};
 
 /// Where the files are copied to: on a disk, never in memory.
 const SCRATCH: &str = "/var/tmp";
+/// A look at whether flash still takes something in, and how many there are at most.
+const FED_PAUSE: Duration = Duration::from_millis(500);
+const FED_LOOKS_MAX: u32 = 60;
 /// RAM that the demo's cache may take besides what the files take.
 const CEILING_SPARE_BYTES: u64 = 128 << 20;
 
-/// Shows the main job: this machine's own files behind a slow origin, cold and then warm.
+/// Shows the main job: this machine's own files behind a slow origin, cold, then
+/// from RAM, and from flash after a restart.
 pub(crate) fn demo(arguments: &DemoArguments) -> Result<()> {
     let model: SlowModel = arguments.slow.parse().map_err(Failure::usage)?;
     let bytes = parse_size(&arguments.size).map_err(Failure::usage)?;
@@ -103,7 +109,7 @@ impl From<Trouble> for Failure {
 }
 
 impl Stage {
-    /// The work twice on a fresh mount.
+    /// The work three times through a fresh mount.
     fn measure_mounted(
         &self,
         work: Work,
@@ -111,12 +117,11 @@ impl Stage {
         interrupt: &Interrupt,
         spinner: &ProgressBar,
     ) -> std::result::Result<Row, Trouble> {
-        let mount = self.mount()?;
-        let run = || work.run_on_files(&mount.mountpoint, selection, interrupt);
-        self.twice(work, run, || mount.statistics(), spinner)
+        self.clear_cache();
+        self.three_times(work, self.mount()?, selection, interrupt, spinner)
     }
 
-    /// The work twice through the library, with a fresh cache.
+    /// The work three times through the library, with a fresh cache.
     fn measure_library(
         &self,
         work: Work,
@@ -124,30 +129,44 @@ impl Stage {
         interrupt: &Interrupt,
         spinner: &ProgressBar,
     ) -> std::result::Result<Row, Trouble> {
-        let library = Library::open(&self.origin, self.model, self.ceiling_bytes)?;
-        let run = || library.run(work, selection, interrupt);
-        self.twice(work, run, || Ok(library.statistics()), spinner)
+        self.clear_cache();
+        let library = Library::open(&self.origin, self.model, self.ceiling_bytes, &self.cache())?;
+        self.three_times(work, library, selection, interrupt, spinner)
     }
 
-    fn twice(
+    /// From the origin; from RAM; and after a restart, from flash.
+    fn three_times(
         &self,
         work: Work,
-        run: impl Fn() -> Result<Duration>,
-        statistics: impl Fn() -> Result<Statistics>,
+        mut front: impl Front,
+        selection: &Selection,
+        interrupt: &Interrupt,
         spinner: &ProgressBar,
     ) -> std::result::Result<Row, Trouble> {
-        spinner.set_message(format!("{}, cold (origin as slow as {})", work.name(), self.model));
-        let before = statistics()?;
-        let cold = run()?;
-        let between = statistics()?;
-        spinner.set_message(format!("{}, warm", work.name()));
-        let warm = run()?;
-        let after = statistics()?;
-        Ok(Row {
-            work: work.name().to_string(),
-            cold: Measured::new(cold, work.operations(), &before, &between),
-            warm: Measured::new(warm, work.operations(), &between, &after),
-        })
+        let measure = |front: &dyn Front, what: &str| -> Result<Measured> {
+            spinner.set_message(format!("{}, {what}", work.name()));
+            let before = front.statistics()?;
+            let elapsed = front.run(work, selection, interrupt)?;
+            Ok(Measured::new(elapsed, work.operations(), &before, &front.statistics()?))
+        };
+        let cold = measure(&front, &format!("cold (origin as slow as {})", self.model))?;
+        let warm = measure(&front, "from RAM")?;
+        spinner.set_message(format!("{}, restarting", work.name()));
+        wait_until_fed(&front, interrupt)?;
+        front.restart()?;
+        let restarted = measure(&front, "after a restart, from flash")?;
+        Ok(Row { work: work.name().to_string(), cold, warm, restarted })
+    }
+
+    /// The cache device.
+    fn cache(&self) -> CacheDevice {
+        let size_bytes = Some(self.ceiling_bytes * 2);
+        CacheDevice { path: self.scratch.path().join("flash"), size_bytes }
+    }
+
+    fn clear_cache(&self) {
+        // There may be none yet.
+        let _ = std::fs::remove_file(self.cache().path);
     }
 
     /// A fresh mount, with settings of its own that nobody else sees.
@@ -169,37 +188,80 @@ impl Stage {
             allow_other: false,
             slow: Some(self.model.to_string()),
             no_promote_cgroups: Vec::new(),
-            caches: Vec::new(),
+            caches: vec![self.cache()],
             force_cache: false,
-            dwpd: None,
+            dwpd: Some(Dwpd::Unlimited),
             cache_key: None,
         };
         match daemon::mount_in_background(&paths, &request) {
-            Ok(_) => Ok(DemoMount { paths, mountpoint }),
+            Ok(_) => Ok(DemoMount { paths, mountpoint, request }),
             Err(error) => Err(Trouble::NoFuse(format!("because mounting failed: {error}"))),
         }
     }
+}
+
+/// What stands before the origin.
+trait Front {
+    fn run(&self, work: Work, selection: &Selection, interrupt: &Interrupt) -> Result<Duration>;
+    fn statistics(&self) -> Result<Statistics>;
+    /// Ends it and begins anew, with the same cache device.
+    fn restart(&mut self) -> Result<()>;
+}
+
+/// Waits until flash takes in nothing more.
+fn wait_until_fed(front: &dyn Front, interrupt: &Interrupt) -> Result<()> {
+    let records = || -> Result<u64> {
+        let counters = front.statistics()?.counters;
+        Ok(counters.get("l2_records").copied().unwrap_or(0))
+    };
+    let mut before = u64::MAX;
+    for _ in 0..FED_LOOKS_MAX {
+        check(interrupt)?;
+        let now = records()?;
+        if now == before {
+            break;
+        }
+        before = now;
+        std::thread::sleep(FED_PAUSE);
+    }
+    Ok(())
 }
 
 /// A mount that is gone when this is dropped.
 struct DemoMount {
     paths: Paths,
     mountpoint: PathBuf,
+    request: MountRequest,
 }
 
 impl DemoMount {
+    fn unmount(&self) -> std::result::Result<Unmounted, ControlError> {
+        let target = self.mountpoint.as_os_str();
+        daemon::unmount(&self.paths, target, false)
+            .or_else(|_| daemon::unmount(&self.paths, target, true))
+    }
+}
+
+impl Front for DemoMount {
+    fn run(&self, work: Work, selection: &Selection, interrupt: &Interrupt) -> Result<Duration> {
+        work.run_on_files(&self.mountpoint, selection, interrupt)
+    }
+
     fn statistics(&self) -> Result<Statistics> {
         let target = Target::find(&self.paths, self.mountpoint.as_os_str())?;
         Ok(target.client()?.statistics()?)
+    }
+
+    fn restart(&mut self) -> Result<()> {
+        self.unmount()?;
+        daemon::mount_in_background(&self.paths, &self.request).map_err(Failure::new)?;
+        Ok(())
     }
 }
 
 impl Drop for DemoMount {
     fn drop(&mut self) {
-        let target = self.mountpoint.as_os_str();
-        let unmounted = daemon::unmount(&self.paths, target, false)
-            .or_else(|_| daemon::unmount(&self.paths, target, true));
-        if let Err(error) = unmounted {
+        if let Err(error) = self.unmount() {
             eprintln!("warmfront: {error}");
         }
     }

@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
-use futures::executor::block_on;
 use rustix::io::Errno;
 use storage::{
-    Allocation, Node, NodeKind, ObjectId, RenameFlags, SeekFrom, SetAttributes, XattrMode,
+    Allocation, Node, NodeKind, ObjectId, RenameFlags, SeekFrom, SetAttributes, XattrMode, block_on,
 };
 use warmfront::{
     Attributed, EngineError, Found, Invalidation, KernelCache, OpenDirectory, OpenFile, Pool,

@@ -19,7 +19,6 @@ use crate::memory::Memory;
 use crate::object::Tenant;
 use crate::pool::Pool;
 use crate::record::Record;
-use crate::size::Size;
 
 /// Between two looks at the tails, while records come in.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -360,22 +359,13 @@ impl Pool {
         class: Class,
     ) -> Admission {
         let properties = tenant.properties();
-        let share = |size| match size {
-            Size::Bytes(bytes) => bytes,
-            Size::Percent(percent) => (self.flash_bytes() as f64 / 100.0 * percent) as u64,
-        };
         Admission {
             stamp,
             tenant: tenant_on_flash(tenant.dataset.name()),
             metadata: class == Class::Metadata,
             touches,
             compression: properties.compression,
-            limit_bytes: properties.l2limit.map(share),
+            limit_bytes: properties.l2limit.map(|size| self.of_flash(size)),
         }
-    }
-
-    /// Bytes for records on all cache devices.
-    fn flash_bytes(&self) -> u64 {
-        self.flash_statistics().rings.iter().map(|ring| ring.data_bytes).sum()
     }
 }

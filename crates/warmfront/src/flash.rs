@@ -18,6 +18,7 @@ use crate::key::Part;
 use crate::memory::Memory;
 use crate::object::{Layout, Object};
 use crate::pool::Pool;
+use crate::size::Size;
 use crate::unsynced::Unsynced;
 use crate::version::{StaleBy, Version};
 
@@ -134,13 +135,32 @@ impl Pool {
         Version::seed_renewals(opening.life);
         let opened = self.flash.level.add(device, opening).await?;
         self.flash.charge(&self.memory);
+        self.reserve_on_flash();
         self.memory.feed(self);
         Ok(opened)
+    }
+
+    /// Tells the flash level what of it is reserved for whom.
+    pub(crate) fn reserve_on_flash(&self) {
+        for dataset in self.datasets.list() {
+            let bytes = dataset.properties().l2reserve.map_or(0, |size| self.of_flash(size));
+            self.flash.level.set_reserve(tenant_on_flash(dataset.name()), bytes);
+        }
+    }
+
+    /// A size on flash in bytes; a share is one of all cache devices.
+    pub(crate) fn of_flash(&self, size: Size) -> u64 {
+        let all = || self.flash_statistics().rings.iter().map(|ring| ring.data_bytes).sum::<u64>();
+        match size {
+            Size::Bytes(bytes) => bytes,
+            Size::Percent(percent) => (all() as f64 / 100.0 * percent) as u64,
+        }
     }
 
     /// Stops using a cache device; what it holds is forgotten. Says whether there is such a one.
     pub async fn remove_cache(&self, device: [u8; 16]) -> bool {
         let removed = self.flash.level.remove(device).await;
+        self.reserve_on_flash();
         self.flash.charge(&self.memory);
         removed
     }

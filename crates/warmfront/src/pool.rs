@@ -177,6 +177,7 @@ impl Pool {
     /// Tells whoever stands above to ask for everything again: to be called after a change of
     /// properties.
     pub fn expire_all(&self) {
+        self.reserve_on_flash();
         let Some(invalidation) = self.invalidation.read().clone() else {
             return;
         };

@@ -98,6 +98,8 @@ pub struct Properties {
     pub l2prefetch: bool,
     /// Whether only what was used again is kept on flash.
     pub l2mfuonly: bool,
+    /// Flash that others cannot take.
+    pub l2reserve: Option<Size>,
     /// Flash that the dataset cannot exceed.
     pub l2limit: Option<Size>,
     /// How what lies on flash is made smaller.
@@ -486,6 +488,25 @@ pub const PROPERTIES: &[Property] = &[
         show: |properties| show_on_off(properties.l2mfuonly),
     },
     Property {
+        name: "l2reserve",
+        values: "none, a size from 1M, or a share of the cache devices such as 25%",
+        default: "none",
+        help: "flash that other datasets cannot take",
+        long_help: "Bytes on the cache devices, with headers, that others cannot take from this \
+            dataset: what would be overwritten of it is written anew while it has less, as far as \
+            the wear budget allows. Datasets below it are not counted, and have reserves of their \
+            own. Where all reserves are more than the devices can keep, each is cut in \
+            proportion. Not inherited.",
+        inherited: false,
+        examples: &["none", "8M", "4G", "25%"],
+        refused: &["", "0", "1023K", "0%", "200%", "-1", "all"],
+        apply: |value, properties| {
+            properties.l2reserve = share(value)?;
+            Some(())
+        },
+        show: |properties| show_share(properties.l2reserve),
+    },
+    Property {
         name: "l2limit",
         values: "none, a size from 1M, or a share of the cache devices such as 25%",
         default: "none",
@@ -605,6 +626,7 @@ impl Default for Properties {
             secondarycache: FlashContents::All,
             l2prefetch: true,
             l2mfuonly: false,
+            l2reserve: None,
             l2limit: None,
             compression: Compression::Off,
         };

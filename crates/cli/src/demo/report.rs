@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::bars::{bar, coloured, is_unicode, logarithmic, width};
 use crate::demo::size;
-use crate::format::{Form, count, percent, seconds};
+use crate::format::{Form, count, seconds};
 use crate::table::Table;
 
 /// Characters of a bar at most.
@@ -26,12 +26,15 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
 }
 
-/// One piece of work, cold and warm.
+/// One piece of work at the three levels.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) work: String,
     pub(crate) cold: Measured,
+    /// Once more.
     pub(crate) warm: Measured,
+    /// Once more after a restart.
+    pub(crate) restarted: Measured,
 }
 
 /// One run.
@@ -85,8 +88,8 @@ impl Report {
     pub(crate) fn people(&self) -> String {
         let mut text = format!(
             "{} of real files of this machine ({} files in {} directories) behind an origin as \
-             slow as {},\nwith {} of RAM in front of it. Each line is done on a fresh {}, then \
-             once more.\n",
+             slow as {},\nwith {} of RAM and a cache device in front of it. Each line is done on a \
+             fresh {}, once more,\nand once more after a restart.\n",
             size(self.bytes),
             count(self.files),
             count(self.directories),
@@ -112,12 +115,14 @@ impl Report {
     fn table(&self) -> String {
         let mut table = Table::new(&[
             "",
-            ">COLD",
-            ">WARM",
+            ">ORIGIN",
+            ">RAM",
             ">RATIO",
-            ">ORIGIN, COLD",
-            ">ORIGIN, WARM",
-            ">HIT RATE, WARM",
+            ">RESTARTED: FLASH",
+            ">RATIO",
+            ">ORIGIN'S CALLS",
+            ">FROM RAM",
+            ">RESTARTED",
         ]);
         for row in &self.rows {
             table.row(vec![
@@ -125,39 +130,38 @@ impl Report {
                 row.cold.figure(),
                 row.warm.figure(),
                 format!("{:.0} x", row.cold.seconds / row.warm.seconds),
-                origin(&row.cold),
-                origin(&row.warm),
-                percent(row.warm.hits, row.warm.accesses),
+                row.restarted.figure(),
+                format!("{:.0} x", row.cold.seconds / row.restarted.seconds),
+                count(row.cold.origin_calls),
+                count(row.warm.origin_calls),
+                count(row.restarted.origin_calls),
             ]);
         }
         table.render(Form { script: false, exact: false, json: false })
     }
 
     fn bars(&self) -> String {
-        let times = || self.rows.iter().flat_map(|row| [row.cold.seconds, row.warm.seconds]);
+        let of = |row: &Row| [row.cold.seconds, row.restarted.seconds, row.warm.seconds];
+        let times = || self.rows.iter().flat_map(of);
         let greatest = times().fold(f64::MIN, f64::max);
         // The shortest time still gets a bar that can be seen.
         let least = times().fold(f64::MAX, f64::min) / 2.0;
         let label = self.rows.iter().map(|row| row.work.len()).max().unwrap_or(0);
-        let width = width().saturating_sub(label + 22).clamp(10, BAR_WIDTH_MAX);
+        let width = width().saturating_sub(label + 24).clamp(10, BAR_WIDTH_MAX);
         let mut text = String::from("time, on a logarithmic scale\n");
         for row in &self.rows {
-            let runs = [(&row.cold, "cold", 36), (&row.warm, "warm", 32)];
-            for (index, (run, temperature, colour)) in runs.into_iter().enumerate() {
+            let runs =
+                [(&row.cold, "origin", 36), (&row.restarted, "flash", 33), (&row.warm, "RAM", 32)];
+            for (index, (run, level, colour)) in runs.into_iter().enumerate() {
                 let share = logarithmic(run.seconds, least, greatest);
                 let drawn = coloured(&bar(share, width, is_unicode()), colour);
                 let name = if index == 0 { row.work.as_str() } else { "" };
                 let time = seconds(run.seconds);
-                let _ = writeln!(text, "{name:<label$}  {temperature}  {drawn}  {time}");
+                let _ = writeln!(text, "{name:<label$}  {level:<6}  {drawn}  {time}");
             }
         }
         text
     }
-}
-
-/// What the origin was asked.
-fn origin(run: &Measured) -> String {
-    format!("{} in {} calls", size(run.origin_read_bytes), count(run.origin_calls))
 }
 
 fn description(model: &str) -> String {
