@@ -60,6 +60,7 @@ impl Subject {
                     command.args(["-o", property]);
                 }
                 command.env("WARMFRONT_RUNTIME_DIR", runtime.path());
+                command.env("WARMFRONT_STATE_DIR", runtime.path());
                 command.env("WARMFRONT_CONFIG_DIR", runtime.path());
                 command.arg(origin);
                 Mounted::by(command, &["fusermount3", "-u"], Some(runtime))

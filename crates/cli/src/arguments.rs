@@ -139,6 +139,11 @@ pub(crate) enum Command {
         /// A file under a mount point
         file: PathBuf,
     },
+    /// Write down what the cache holds, for the next start; stopping does so as well
+    Save {
+        /// Which pool
+        target: Option<OsString>,
+    },
     /// Set the ceiling of a mounted pool, and wait until memory has been given back
     SetArcMax {
         /// What it never shrinks below when others need memory: bytes or a share
@@ -210,6 +215,9 @@ pub(crate) struct MountArguments {
     /// Take cache devices whatever lies on them
     #[arg(long, requires = "caches")]
     pub(crate) force_cache: bool,
+    /// Do not bring back what an earlier mount has written down of names and hot records
+    #[arg(long)]
+    pub(crate) cold: bool,
     /// Drive writes a day that cache devices are meant for, or none for no limit [default: 1]
     #[arg(long, value_name = "NUMBER|none")]
     pub(crate) dwpd: Option<String>,

@@ -164,9 +164,14 @@ impl Stage {
         CacheDevice { path: self.scratch.path().join("flash"), size_bytes }
     }
 
+    fn paths(&self) -> Paths {
+        Paths::new(self.scratch.path().join("config"), self.scratch.path().join("run"))
+    }
+
     fn clear_cache(&self) {
         // There may be none yet.
         let _ = std::fs::remove_file(self.cache().path);
+        let _ = std::fs::remove_dir_all(self.paths().state_directory());
     }
 
     /// A fresh mount, with settings of its own that nobody else sees.
@@ -177,7 +182,7 @@ impl Stage {
         let mountpoint = self.scratch.path().join("mount");
         std::fs::create_dir_all(&mountpoint)
             .map_err(|error| Failure::new(format!("cannot make a mount point: {error}")))?;
-        let paths = Paths::new(self.scratch.path().join("config"), self.scratch.path().join("run"));
+        let paths = self.paths();
         let request = MountRequest {
             source: MountSource::Directory(self.origin.clone()),
             mountpoint: Some(mountpoint.clone()),
@@ -190,6 +195,7 @@ impl Stage {
             no_promote_cgroups: Vec::new(),
             caches: vec![self.cache()],
             force_cache: false,
+            cold: false,
             dwpd: Some(Dwpd::Unlimited),
             cache_key: None,
         };

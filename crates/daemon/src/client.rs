@@ -114,6 +114,17 @@ impl Client {
         }
     }
 
+    /// Lets it write down what the cache holds. Returns how long that is, in bytes.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn save(&self) -> Result<u64, ControlError> {
+        match self.call(Request::Save)? {
+            Response::Saved { bytes } => Ok(bytes),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
     /// Takes a cache device in. Says how long that lasts, and what was found on it.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ mod service;
 mod socket;
 mod target;
 mod unmount;
+mod warmth;
 mod wire_path;
 
 pub use background::{DAEMON_ARGUMENT, mount_in_background, run_daemon};

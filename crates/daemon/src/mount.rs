@@ -28,6 +28,7 @@ use crate::protocol::{Descriptor, Response};
 use crate::request::{ANSWER_MAX, MountError, MountRequest, MountSource, Mounted};
 use crate::server::Server;
 use crate::service::Service;
+use crate::warmth::{SnapshotFiles, Warmth, WarmthThread};
 
 /// Threads on which prefetching and priming go on. Each waits for one call to the origin.
 const SPAWN_THREADS: usize = 16;
@@ -76,6 +77,8 @@ pub(crate) struct Prepared {
     caches: CacheSettings,
     /// Cache devices were asked for by name: each has to work.
     strict_caches: bool,
+    /// Nothing is brought back of what an earlier start had.
+    cold: bool,
     lock: PoolLock,
 }
 
@@ -161,6 +164,7 @@ impl Prepared {
             no_promote_cgroups,
             caches,
             strict_caches,
+            cold: request.cold,
             lock,
         })
     }
@@ -185,6 +189,7 @@ impl Prepared {
         let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
         let (name, state) = self.known_as();
         let most_bytes = keeper.status().most_bytes;
+        let snapshots = SnapshotFiles::new(&state);
         let (shelf, flash) = Shelf::new(&name, state, &self.caches, most_bytes)?;
         let options = PoolOptions {
             name: self.pool.clone(),
@@ -202,6 +207,7 @@ impl Prepared {
         })?;
         let found = shelf.fill(&pool, &self.caches, self.strict_caches)?;
         let shelf = Arc::new(shelf);
+        let (warmth, hot) = Warmth::new(&pool, snapshots, self.cold);
         // A working directory inside somebody's mount would keep that in use.
         std::env::set_current_dir("/").map_err(system("leave the working directory"))?;
         let mountpoint = self.places.mountpoint.clone();
@@ -238,6 +244,7 @@ impl Prepared {
             pool: pool.clone(),
             keeper: keeper.clone(),
             shelf,
+            warmth: warmth.clone(),
             read_only: self.read_only,
             slow: self.slow.map(|model| model.to_string()),
             no_promote_cgroups: self.no_promote_cgroups.clone(),
@@ -270,8 +277,10 @@ impl Prepared {
             notes,
         };
         let watch = keeper.start().map_err(system("start a thread that watches the memory"))?;
+        let warmth = warmth.start(hot).map_err(system("start a thread"))?;
         Ok(Running {
             pool,
+            warmth: Some(warmth),
             mounted,
             _watch: watch,
             session,
@@ -433,6 +442,7 @@ impl Drop for Attached {
 #[derive(Debug)]
 pub(crate) struct Running {
     pool: Arc<Pool>,
+    warmth: Option<WarmthThread>,
     mounted: Mounted,
     _watch: Watch,
     session: Arc<fuse::Session>,
@@ -450,9 +460,10 @@ impl Running {
     }
 
     /// Serves until the mount is gone, however that came about.
-    pub fn wait(self) {
+    pub fn wait(mut self) {
         self.session.wait();
-        // What is on flash is found sooner the next time.
+        // What the cache holds is found again the next time.
+        self.warmth.take().into_iter().for_each(WarmthThread::stop);
         block_on(self.pool.stop_caches());
         tracing::info!("{} is unmounted", self.mounted.descriptor.mountpoint.display());
     }

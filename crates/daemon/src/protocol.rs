@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 pub use warmfront::{
-    CurveReport, PrimeProgress, PrimeReport, PropertyRow, Source, Statistics, Why,
+    CurveReport, PrimeProgress, PrimeReport, PropertyRow, Restored, Source, Statistics, Why,
 };
 
 pub use crate::caches::CacheDevice;
@@ -84,6 +84,8 @@ pub enum Request {
     Prime(Prime),
     /// Sets the ceiling, and waits until memory has been given back: [`Response::Ceiling`].
     SetCeiling(Setting),
+    /// Writes down what the cache holds, for the next start: [`Response::Saved`].
+    Save,
     /// Takes a cache device in: [`Response::CachesChanged`].
     AddCache {
         /// Which.
@@ -134,6 +136,11 @@ pub enum Response {
     Primed(PrimeReport),
     /// The ceiling is set.
     Ceiling(CeilingSet),
+    /// It is written down.
+    Saved {
+        /// How long it is.
+        bytes: u64,
+    },
     /// The pool has other cache devices now.
     CachesChanged {
         /// How long that lasts.
@@ -305,6 +312,10 @@ pub struct Status {
     pub no_promote_cgroups: Vec<PathBuf>,
     /// The cache devices.
     pub caches: Vec<CacheStatus>,
+    /// What was brought back of what an earlier start had.
+    pub restored: Restored,
+    /// Seconds since what the cache holds was written down last, if it was.
+    pub saved_seconds_ago: Option<f64>,
     /// Seconds since it was mounted.
     pub uptime_seconds: f64,
     /// The daemon's version.

@@ -67,6 +67,8 @@ pub struct MountRequest {
     pub caches: Vec<CacheDevice>,
     /// Take cache devices whatever lies on them.
     pub force_cache: bool,
+    /// Do not bring back what an earlier start has written down.
+    pub cold: bool,
     /// Drive writes a day that they are meant for; by default what the pool's settings say.
     pub dwpd: Option<Dwpd>,
     /// What they are encrypted with; by default what the pool's settings say.

@@ -22,6 +22,7 @@ use crate::protocol::{
     Change, Changed, DatasetRow, Descriptor, Prime, PrimeProgress, Refusal, Request, Response,
     Statistics, Status,
 };
+use crate::warmth::Warmth;
 
 /// Between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -36,6 +37,7 @@ pub(crate) struct Service {
     pub pool: Arc<Pool>,
     pub keeper: Arc<Keeper>,
     pub shelf: Arc<Shelf>,
+    pub warmth: Arc<Warmth>,
     pub read_only: bool,
     pub slow: Option<String>,
     pub no_promote_cgroups: Vec<PathBuf>,
@@ -78,6 +80,12 @@ impl Service {
             Request::SetCeiling(setting) => match self.keeper.set(setting) {
                 Ok(done) => Response::Ceiling(done),
                 Err(error) => refused(error.to_string(), true),
+            },
+            Request::Save => match self.warmth.save() {
+                Ok(bytes) => Response::Saved { bytes },
+                Err(error) => {
+                    refused(format!("cannot write down what the cache holds: {error}"), false)
+                }
             },
             Request::AddCache { device, force } => self.add_cache(&device, force),
             Request::RemoveCache { path } => self.remove_cache(&path),
@@ -189,6 +197,7 @@ impl Service {
     fn status(&self) -> Status {
         let statistics = self.statistics();
         let ceiling = self.keeper.status();
+        let (restored, saved_seconds_ago) = self.warmth.status();
         let mut warnings = self.warnings.clone();
         let errors = statistics.counters.get("origin_errors").copied().unwrap_or(0);
         if errors > 0 {
@@ -212,6 +221,8 @@ impl Service {
             slow: self.slow.clone(),
             no_promote_cgroups: self.no_promote_cgroups.clone(),
             caches: self.shelf.status(&self.pool),
+            restored,
+            saved_seconds_ago,
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             counters: statistics.counters,

@@ -92,6 +92,7 @@ fn foreground(top: &Path) -> ExitCode {
         no_promote_cgroups: Vec::new(),
         caches: Vec::new(),
         force_cache: false,
+        cold: false,
         dwpd: None,
         cache_key: None,
     };
@@ -140,6 +141,7 @@ impl Place {
             no_promote_cgroups: Vec::new(),
             caches: Vec::new(),
             force_cache: false,
+            cold: false,
             dwpd: None,
             cache_key: None,
         }

@@ -1,5 +1,7 @@
+use serde::{Deserialize, Serialize};
+
 /// The type of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// Regular file.
     File,
@@ -18,7 +20,9 @@ pub enum Kind {
 }
 
 /// A point in time: seconds since 1970 (negative before) and nanoseconds in `0..1_000_000_000`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 pub struct Timestamp {
     /// Whole seconds since 1970-01-01 00:00:00 UTC.
     pub seconds: i64,
@@ -27,7 +31,7 @@ pub struct Timestamp {
 }
 
 /// What `stat` tells of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// Type.
     pub kind: Kind,

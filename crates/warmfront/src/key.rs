@@ -83,6 +83,11 @@ impl Key {
         ObjectId(self.object)
     }
 
+    /// The version of the object's contents.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// The number of the record, if it is the key of one.
     pub(crate) fn record_number(&self) -> Option<u64> {
         (self.part >> TAG_SHIFT == 0).then_some(self.part)

@@ -46,6 +46,7 @@ mod record;
 mod share;
 mod shares;
 mod size;
+mod snapshot;
 mod statistics;
 mod stream;
 mod sync;
@@ -77,6 +78,7 @@ pub use reader::Reader;
 pub use record::Pieces;
 pub use share::{SHARES_MAX, ShareError};
 pub use size::{ExactSize, HumanSize, Size, SizeError, parse_size, parse_size_or_percent};
+pub use snapshot::{HotRecords, Restored, SNAPSHOT_BYTES_MAX};
 pub use statistics::Statistics;
 /// Origins, clocks and executors, for programs that depend on this crate alone.
 pub use storage;

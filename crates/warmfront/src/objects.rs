@@ -56,6 +56,12 @@ impl Objects {
         (object.clone(), made)
     }
 
+    /// Does something while the object is not in use, and does not come into use; `None` if it is.
+    pub(crate) fn unless_used<T>(&self, id: ObjectId, act: impl FnOnce() -> T) -> Option<T> {
+        let shard = self.shard(id).read();
+        (!shard.contains_key(&id.0)).then(act)
+    }
+
     /// Takes `count` uses away. Returns the object when that was the last one; it is then out of
     /// the table.
     pub(crate) fn release(&self, id: ObjectId, count: u64) -> Option<Arc<Object>> {

@@ -312,7 +312,7 @@ impl Pool {
     }
 
     /// A dataset with the counters that it has had from its first use on.
-    fn tenant_of(&self, dataset: Arc<Dataset>) -> Tenant {
+    pub(crate) fn tenant_of(&self, dataset: Arc<Dataset>) -> Tenant {
         let mut tenants = self.tenants.lock();
         let before = tenants.len();
         let new = Tenant { dataset, counters: Arc::default(), reader: Reader::Counted };

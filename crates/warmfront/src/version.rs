@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use storage::{Attributes, Validator};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -25,12 +26,22 @@ pub(crate) struct Version {
     /// The record size that the generation's records have, in bytes.
     pub(crate) record_bytes: u64,
     checked_at: Duration,
+    /// It was written down by an earlier start, and the origin has not been asked since.
+    restored: bool,
     stale_by: StaleBy,
     /// Changes of ours under way: until they end, what the origin tells is not judged.
     changes: u32,
     /// Changes of ours that have ended: an answer that was asked for before the last one ended
     /// tells nothing.
     changes_ended: u64,
+}
+
+/// A version as it is written down for the next start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedVersion {
+    pub(crate) attributes: Attributes,
+    pub(crate) generation: u64,
+    pub(crate) record_bytes: u64,
 }
 
 /// The change of ours that the attributes do not show yet.
@@ -51,9 +62,31 @@ impl Version {
             generation: generation(&attributes.validator(), record_bytes, 0),
             record_bytes,
             checked_at: now,
+            restored: false,
             stale_by: StaleBy::Nothing,
             changes: 0,
             changes_ended: 0,
+        }
+    }
+
+    /// What an earlier start has written down, if it may be written down now: nothing is on its
+    /// way that it does not tell.
+    pub(crate) fn settled(&self) -> Option<SavedVersion> {
+        let settled = self.changes == 0 && self.stale_by == StaleBy::Nothing;
+        settled.then_some(SavedVersion {
+            attributes: self.attributes,
+            generation: self.generation,
+            record_bytes: self.record_bytes,
+        })
+    }
+
+    /// What an earlier start has written down. The origin is asked before anybody believes it,
+    /// unless it `is_certain`.
+    pub(crate) fn restored(saved: &SavedVersion, is_certain: bool, now: Duration) -> Version {
+        Version {
+            generation: saved.generation,
+            restored: !is_certain,
+            ..Version::new(saved.attributes, saved.record_bytes, now)
         }
     }
 
@@ -98,6 +131,7 @@ impl Version {
     pub(crate) fn adopt(&mut self, seen: Attributes, now: Duration) {
         self.attributes = seen;
         self.checked_at = now;
+        self.restored = false;
         self.stale_by = StaleBy::Nothing;
     }
 
@@ -146,7 +180,9 @@ impl Version {
 
     /// Whether the attributes may be told without asking the origin.
     pub(crate) fn is_trusted(&self, coherence: Coherence, now: Duration) -> bool {
-        self.stale_by == StaleBy::Nothing && is_trusted(self.checked_at, coherence, now)
+        self.stale_by == StaleBy::Nothing
+            && !self.restored
+            && is_trusted(self.checked_at, coherence, now)
     }
 
     /// Whether the contents may be read without asking the origin, through a file that is open.
@@ -160,7 +196,7 @@ impl Version {
     /// How long the attributes may still be told without asking the origin.
     pub(crate) fn trusted_for(&self, coherence: Coherence, now: Duration) -> Duration {
         match self.stale_by {
-            StaleBy::Nothing => trusted_for(self.checked_at, coherence, now),
+            StaleBy::Nothing if !self.restored => trusted_for(self.checked_at, coherence, now),
             _ => Duration::ZERO,
         }
     }

@@ -24,6 +24,7 @@ pub(crate) fn mount(paths: &Paths, arguments: MountArguments) -> Result<()> {
         no_promote_cgroups: arguments.no_promote_cgroups,
         caches: caches(&arguments.caches)?,
         force_cache: arguments.force_cache,
+        cold: arguments.cold,
         dwpd: arguments.dwpd.as_deref().map(drive_writes).transpose()?,
         cache_key: arguments.cache_key.as_deref().map(cache_key),
     };

@@ -22,6 +22,14 @@ pub(crate) fn status(paths: &Paths, form: Form, text: Option<&OsStr>) -> Result<
     show(&target(paths, text)?, form)
 }
 
+/// Lets a pool write down what its cache holds.
+pub(crate) fn save(paths: &Paths, text: Option<&OsStr>) -> Result<()> {
+    let target = target(paths, text)?;
+    let bytes = target.client()?.save()?;
+    print(&format!("what pool {} holds is written down in {}\n", target.pool, HumanSize(bytes)));
+    Ok(())
+}
+
 /// Shows how a mounted pool is.
 pub(crate) fn show(target: &Target, form: Form) -> Result<()> {
     let status = target.client()?.status()?;
@@ -177,6 +185,16 @@ fn people(status: &Status) -> String {
     lines.splice(after_ceiling..after_ceiling, ceiling_lines(&status.ceiling));
     if let Some(slow) = &status.slow {
         lines.insert(2, ("slowed to", slow.clone()));
+    }
+    if status.restored.answers + status.restored.records > 0 {
+        let restored = status.restored;
+        let text = format!(
+            "{} answers of the origin and {} records of the mount before; {} records were left",
+            count(restored.answers),
+            count(restored.records),
+            count(restored.records_left)
+        );
+        lines.push(("restored", text));
     }
     if !status.no_promote_cgroups.is_empty() {
         let groups = status.no_promote_cgroups.iter().map(|path| path.display().to_string());

@@ -128,7 +128,9 @@ impl Front for Library {
 
     fn restart(&mut self) -> Result<()> {
         block_on(self.pool.stop_caches());
+        let snapshot = self.pool.snapshot();
         self.pool = open(&self.origin, self.model, self.ceiling_bytes)?;
+        self.pool.restore(&snapshot, true);
         self.life += 1;
         self.add_cache()
     }

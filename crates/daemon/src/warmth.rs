@@ -1,0 +1,165 @@
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use storage::block_on;
+use warmfront::{HotRecords, Pool, Restored, SNAPSHOT_BYTES_MAX};
+
+use crate::paths::replace_file;
+
+/// Between two times at which is written down what a crash would else take.
+const SAVE_INTERVAL: Duration = Duration::from_secs(300);
+
+/// Where what the cache holds is written down: in one file by a pool that is stopped, in another
+/// by one that runs, so that a start tells a clean stop from a crash.
+#[derive(Debug, Clone)]
+pub(crate) struct SnapshotFiles {
+    stopped: PathBuf,
+    running: PathBuf,
+}
+
+impl SnapshotFiles {
+    /// The files that begin with `path`.
+    pub fn new(path: &Path) -> SnapshotFiles {
+        let stopped = path.with_extension("stopped.snapshot");
+        SnapshotFiles { stopped, running: path.with_extension("running.snapshot") }
+    }
+
+    /// What was written down last, and whether the pool was stopped then. From here on the pool
+    /// runs.
+    fn take(&self) -> io::Result<Option<(Vec<u8>, bool)>> {
+        let cleanly = match fs::rename(&self.stopped, &self.running) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        let mut bytes = Vec::new();
+        match File::open(&self.running) {
+            Ok(file) => file.take(SNAPSHOT_BYTES_MAX).read_to_end(&mut bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(Some((bytes, cleanly)))
+    }
+
+    fn save(&self, pool: &Pool, is_stopped: bool) -> io::Result<u64> {
+        let bytes = pool.snapshot();
+        let path = if is_stopped { &self.stopped } else { &self.running };
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        replace_file(path, &bytes, 0o600)?;
+        Ok(bytes.len() as u64)
+    }
+}
+
+/// Brings back what an earlier start has written down, and writes it down for the next.
+pub(crate) struct Warmth {
+    pool: Arc<Pool>,
+    files: SnapshotFiles,
+    state: Mutex<State>,
+    ends: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    restored: Restored,
+    saved_at: Option<Instant>,
+}
+
+impl Warmth {
+    /// Brings answers of the origin back, before anybody uses the pool; unless it is to start
+    /// `cold`.
+    pub fn new(pool: &Arc<Pool>, files: SnapshotFiles, cold: bool) -> (Arc<Warmth>, HotRecords) {
+        let taken = files.take().unwrap_or_else(|error| {
+            tracing::warn!(%error, "what the cache held cannot be read; it starts cold");
+            None
+        });
+        let (restored, hot) = match taken {
+            Some((bytes, cleanly)) if !cold => pool.restore(&bytes, cleanly),
+            _ => <(Restored, HotRecords)>::default(),
+        };
+        let state = Mutex::new(State { restored, saved_at: None });
+        let warmth = Warmth { pool: pool.clone(), files, state, ends: AtomicBool::new(false) };
+        (Arc::new(warmth), hot)
+    }
+
+    /// Begins to bring records back, and to write down now and then what there is.
+    pub fn start(self: &Arc<Self>, hot: HotRecords) -> io::Result<WarmthThread> {
+        let (stop, stopped) = sync_channel(1);
+        let warmth = self.clone();
+        let thread = std::thread::Builder::new().name("warmth".into()).spawn(move || {
+            let told = |restored| {
+                warmth.state.lock().restored = restored;
+                !warmth.ends.load(Ordering::Relaxed)
+            };
+            let restored = warmth.state.lock().restored;
+            block_on(warmth.pool.restore_records(restored, hot, &told));
+            while stopped.recv_timeout(SAVE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                if let Err(error) = warmth.save() {
+                    tracing::warn!(%error, "what the cache holds cannot be written down");
+                }
+            }
+        })?;
+        Ok(WarmthThread { warmth: self.clone(), stop, thread: Some(thread) })
+    }
+
+    /// Writes down what the cache holds now. Returns how long that is, in bytes.
+    pub fn save(&self) -> io::Result<u64> {
+        let bytes = self.files.save(&self.pool, false)?;
+        self.state.lock().saved_at = Some(Instant::now());
+        Ok(bytes)
+    }
+
+    /// What was brought back, and how many seconds ago it was written down last.
+    pub fn status(&self) -> (Restored, Option<f64>) {
+        let state = self.state.lock();
+        (state.restored, state.saved_at.map(|at| at.elapsed().as_secs_f64()))
+    }
+}
+
+/// The thread of a [`Warmth`]; ends when this is dropped.
+pub(crate) struct WarmthThread {
+    warmth: Arc<Warmth>,
+    stop: SyncSender<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WarmthThread {
+    /// Writes down what the cache holds, of a pool that nobody uses any more.
+    pub fn stop(mut self) {
+        self.end();
+        if let Err(error) = self.warmth.files.save(&self.warmth.pool, true) {
+            tracing::warn!(%error, "what the cache held cannot be written down");
+        }
+    }
+
+    fn end(&mut self) {
+        self.warmth.ends.store(true, Ordering::Relaxed);
+        // It is told once; a second time finds it told.
+        let _ = self.stop.try_send(());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that brings records back has failed");
+        }
+    }
+}
+
+impl Drop for WarmthThread {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for WarmthThread {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("WarmthThread").finish_non_exhaustive()
+    }
+}

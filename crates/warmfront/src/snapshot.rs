@@ -1,0 +1,365 @@
+//! What is known of the RAM level, written down for the next start.
+//!
+//! ```text
+//! magic "WFSNAP01" | xxh3 of the rest, 8 bytes, little-endian | the snapshot, in postcard's form
+//! ```
+//!
+//! It holds answers of the origin and the keys of the hottest records, not the records: these lie
+//! on flash or at the origin. Whatever does not read back well is as if it were not there.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arc::Class;
+use futures::stream::{self, StreamExt};
+use serde::{Deserialize, Serialize};
+use storage::{DirectoryEntry, Kind, ObjectId};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::answer::{Cached, Content};
+use crate::counters::Counter;
+use crate::key::{Key, Part};
+use crate::object::Tenant;
+use crate::pool::Pool;
+use crate::property::{CacheLevel, Coherence};
+use crate::record::Record;
+use crate::version::{SavedVersion, Version};
+
+const MAGIC: &[u8; 8] = b"WFSNAP01";
+/// Answers and records that are written down at most, the hottest ones.
+const ANSWERS_MAX: usize = 1 << 20;
+const RECORDS_MAX: usize = 1 << 22;
+/// The longest snapshot that is read, bytes.
+pub const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
+/// Records that are brought back at a time.
+const RECORDS_AT_ONCE: usize = 16;
+/// Readers come first: a pause when any of them waits for the origin or for flash.
+const PAUSE: Duration = Duration::from_millis(2);
+
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Snapshot {
+    /// Names of datasets, to which the others refer by number.
+    datasets: Vec<String>,
+    answers: Vec<SavedAnswer>,
+    /// From the hottest on.
+    records: Vec<SavedRecord>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct SavedAnswer {
+    dataset: u32,
+    object: u64,
+    content: SavedContent,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum SavedContent {
+    Attributes(SavedVersion),
+    Name { name: Vec<u8>, object: Option<u64> },
+    Listing { generation: u64, entries: Vec<(Vec<u8>, u64, Option<Kind>)> },
+    Link(Vec<u8>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct SavedRecord {
+    dataset: u32,
+    object: u64,
+    generation: u64,
+    number: u64,
+}
+
+/// How far the RAM level has been brought back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// Answers of the origin that are known again.
+    pub answers: u64,
+    /// Records that are in RAM again.
+    pub records: u64,
+    /// Records that were not brought back: they are not on flash, or there is no room.
+    pub records_left: u64,
+}
+
+/// The hottest records of an earlier start.
+#[derive(Debug, Default)]
+pub struct HotRecords {
+    tenants: Vec<Option<Tenant>>,
+    records: Vec<SavedRecord>,
+}
+
+/// Numbers datasets as they come.
+#[derive(Default)]
+struct Names {
+    numbers: HashMap<u32, u32>,
+    names: Vec<String>,
+}
+
+impl Names {
+    fn number(&mut self, pool: &Pool, dataset: u32) -> Option<u32> {
+        if let Some(number) = self.numbers.get(&dataset) {
+            return Some(*number);
+        }
+        let name = pool.tenant_with(dataset)?.dataset.name().to_string();
+        let number = self.names.len() as u32;
+        self.names.push(name);
+        self.numbers.insert(dataset, number);
+        Some(number)
+    }
+}
+
+impl Pool {
+    /// Writes down what is known of the RAM level, for [`restore`](Pool::restore).
+    pub fn snapshot(&self) -> Vec<u8> {
+        let mut names = Names::default();
+        let mut snapshot = Snapshot::default();
+        for object in self.objects.all() {
+            let tenant = self.tenant(&object);
+            let Some(dataset) = names.number(self, tenant.dataset.id()) else { continue };
+            let mut add = |object: ObjectId, content| {
+                snapshot.answers.push(SavedAnswer { dataset, object: object.0, content });
+            };
+            if let Some((parent, name)) = object.place().parent.clone() {
+                let name = name.as_bytes().to_vec();
+                add(parent, SavedContent::Name { name, object: Some(object.id.0) });
+            }
+            if let Some(version) = object.version().settled() {
+                add(object.id, SavedContent::Attributes(version));
+            }
+        }
+        for (key, location) in self.memory.cache.by_heat() {
+            if key.pool() != self.number {
+                continue;
+            }
+            let Some(dataset) = names.number(self, location.tenant) else { continue };
+            let object = key.object().0;
+            match (location.list.class, key.record_number()) {
+                (Class::Data, Some(number)) if snapshot.records.len() < RECORDS_MAX => {
+                    let generation = key.generation();
+                    snapshot.records.push(SavedRecord { dataset, object, generation, number });
+                }
+                (Class::Metadata, None) if snapshot.answers.len() < ANSWERS_MAX => {
+                    let content = match self.memory.cache.peek(&key) {
+                        Some(Cached::Metadata(metadata)) => save(&metadata.content),
+                        _ => None,
+                    };
+                    let answer = |content| SavedAnswer { dataset, object, content };
+                    snapshot.answers.extend(content.map(answer));
+                }
+                _ => {}
+            }
+        }
+        snapshot.datasets = names.names;
+        let body = postcard::to_stdvec(&snapshot).expect("everything in it has a form");
+        [MAGIC.as_slice(), &xxh3_64(&body).to_le_bytes(), &body].concat()
+    }
+
+    /// Brings back the answers of the origin that an earlier start has
+    /// [written down](Pool::snapshot). To be called before anybody uses the pool. Returns how many,
+    /// and what [`restore_records`](Pool::restore_records) needs.
+    ///
+    /// What the origin has said is believed without asking again only if the pool was stopped
+    /// `cleanly` after it was written down, and nobody else writes to the origin
+    /// (`coherence=exclusive`).
+    pub fn restore(&self, bytes: &[u8], cleanly: bool) -> (Restored, HotRecords) {
+        let mut restored = Restored::default();
+        let Some(snapshot) = read(bytes) else {
+            tracing::warn!("what was written down of the cache cannot be read; it starts cold");
+            return (restored, HotRecords::default());
+        };
+        let datasets = self.datasets.list();
+        let named = |name: &String| datasets.iter().find(|dataset| dataset.name() == name);
+        let tenant = |name: &String| Some(self.tenant_of(named(name)?.clone()));
+        let tenants: Vec<Option<Tenant>> = snapshot.datasets.iter().map(tenant).collect();
+        // The coldest first, so that the hottest stay if there is no room for all.
+        for answer in snapshot.answers.iter().rev() {
+            if let Some(Some(tenant)) = tenants.get(answer.dataset as usize)
+                && self.restore_answer(tenant, answer, cleanly)
+            {
+                restored.answers += 1;
+            }
+        }
+        restored.records_left = snapshot.records.len() as u64;
+        (restored, HotRecords { tenants, records: snapshot.records })
+    }
+
+    /// Brings records back from flash in the order of their heat, while readers leave room for
+    /// that. `told` is called with how far it has come, and ends it by `false`.
+    pub async fn restore_records(
+        &self,
+        mut restored: Restored,
+        hot: HotRecords,
+        told: &(dyn Fn(Restored) -> bool + Sync),
+    ) {
+        let capacity_bytes = self.memory.cache.capacity_bytes();
+        for batch in hot.records.chunks(RECORDS_AT_ONCE) {
+            while self.demand_fetches.load(Ordering::Relaxed) > 0 && told(restored) {
+                self.clock.sleep(PAUSE).await;
+            }
+            // Beyond that, what comes would push out what is hotter.
+            let is_full = self.memory.cache.charged_bytes() >= capacity_bytes / 16 * 15;
+            if is_full || !told(restored) {
+                return;
+            }
+            let reads = batch.iter().map(|record| {
+                let tenant = hot.tenants.get(record.dataset as usize).cloned().flatten();
+                async move {
+                    match tenant {
+                        Some(tenant) => self.restore_record(&tenant, record).await,
+                        None => false,
+                    }
+                }
+            });
+            let outcomes: Vec<bool> = stream::iter(reads).buffered(RECORDS_AT_ONCE).collect().await;
+            let back = outcomes.iter().filter(|back| **back).count() as u64;
+            restored.records += back;
+            restored.records_left -= back;
+        }
+        told(restored);
+    }
+
+    fn restore_answer(&self, tenant: &Tenant, answer: &SavedAnswer, cleanly: bool) -> bool {
+        let is_certain = cleanly && tenant.properties().coherence == Coherence::Exclusive;
+        let now = self.now();
+        let object = ObjectId(answer.object);
+        let keep = |part: Part<'_>, content| {
+            let key = Key::metadata(self.number, object, part);
+            // What has been asked since knows better.
+            let is_news = !self.memory.cache.contains(&key);
+            if is_news {
+                self.keep(tenant, object, part, content, false);
+            }
+            is_news
+        };
+        match &answer.content {
+            SavedContent::Attributes(version) => {
+                let version = Version::restored(version, is_certain, now);
+                keep(Part::Attributes, Content::Attributes(version))
+            }
+            SavedContent::Listing { generation, entries } => {
+                let entry = |(name, object, kind): &(Vec<u8>, u64, Option<Kind>)| DirectoryEntry {
+                    name: OsString::from_vec(name.clone()),
+                    object: ObjectId(*object),
+                    kind: *kind,
+                };
+                let listing = Arc::new(entries.iter().map(entry).collect());
+                keep(Part::Listing, Content::Listing { generation: *generation, listing })
+            }
+            SavedContent::Name { name, object } if is_certain => {
+                let name = OsStr::from_bytes(name);
+                let object = object.map(ObjectId);
+                keep(Part::Name(name), Content::Name { name: name.into(), object })
+            }
+            SavedContent::Link(target) if is_certain => {
+                let target = Arc::new(OsString::from_vec(target.clone()));
+                keep(Part::Link, Content::Link(target))
+            }
+            _ => false,
+        }
+    }
+
+    /// Brings a record back from flash. What the object is by now is asked when somebody reads it:
+    /// of another generation nobody finds it.
+    async fn restore_record(&self, tenant: &Tenant, saved: &SavedRecord) -> bool {
+        let properties = tenant.properties();
+        if properties.primarycache != CacheLevel::All {
+            return false;
+        }
+        let object = ObjectId(saved.object);
+        let key = Key::record(self.number, object, saved.generation, saved.number);
+        if self.memory.cache.contains(&key) || !self.flash.level.contains(&key.on_flash()) {
+            return false;
+        }
+        let bytes = properties.recordsize as usize;
+        let Ok(mut record) = Record::with_capacity(&self.memory.arena, bytes) else {
+            return false;
+        };
+        let _charged = self.memory.charge(record.charged_bytes() as u64);
+        let stamp = self.flash.level.stamp(saved.object);
+        let on_flash = key.on_flash();
+        let read = self.flash.level.read(&on_flash, record.buffer_mut(), None).await;
+        let Ok(length) = read else { return false };
+        record.set_length(length);
+        let value = Cached::Data(Arc::new(record));
+        let charge = arc::Charge {
+            bytes: value.charged_bytes() as u64,
+            class: Class::Data,
+            kind: arc::Kind::Prime,
+            tenant: tenant.dataset.id(),
+        };
+        // A writer who came since has killed the copy on flash first.
+        let insert = || {
+            self.flash.level.stamp(saved.object) == stamp
+                && self.memory.cache.insert(key, value, charge, self.now()).is_ok()
+        };
+        let inserted = match self.objects.get(object) {
+            // None comes before the record is where he looks for it: for that he needs the object.
+            None => self.objects.unless_used(object, insert).unwrap_or(false),
+            Some(used) => {
+                let start = saved.number.saturating_mul(properties.recordsize);
+                let range = start..start.saturating_add(properties.recordsize);
+                let guard = used.ranges.try_shared(range);
+                guard.is_some() && insert()
+            }
+        };
+        tenant.counters.add(Counter::PrimedRecords, u64::from(inserted));
+        inserted
+    }
+}
+
+fn save(content: &Content) -> Option<SavedContent> {
+    Some(match content {
+        Content::Attributes(version) => SavedContent::Attributes(version.settled()?),
+        Content::Listing { generation, listing } => {
+            let entry = |entry: &DirectoryEntry| {
+                (entry.name.as_bytes().to_vec(), entry.object.0, entry.kind)
+            };
+            let entries = listing.iter().map(entry).collect();
+            SavedContent::Listing { generation: *generation, entries }
+        }
+        Content::Name { name, object } => {
+            let name = name.as_bytes().to_vec();
+            SavedContent::Name { name, object: object.map(|object| object.0) }
+        }
+        Content::Link(target) => SavedContent::Link(target.as_bytes().to_vec()),
+        Content::XattrNames(_) | Content::Xattr { .. } => return None,
+    })
+}
+
+fn read(bytes: &[u8]) -> Option<Snapshot> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (sum, body) = rest.split_first_chunk::<8>()?;
+    if xxh3_64(body).to_le_bytes() != *sum {
+        return None;
+    }
+    postcard::from_bytes(body).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_snapshot_is_none() {
+        let snapshot = Snapshot {
+            datasets: vec!["a".to_string()],
+            answers: vec![SavedAnswer {
+                dataset: 0,
+                object: 7,
+                content: SavedContent::Link(b"target".to_vec()),
+            }],
+            records: vec![SavedRecord { dataset: 0, object: 7, generation: 1, number: 3 }],
+        };
+        let body = postcard::to_stdvec(&snapshot).expect("it has a form");
+        let bytes = [MAGIC.as_slice(), &xxh3_64(&body).to_le_bytes(), &body].concat();
+        assert_eq!(read(&bytes), Some(snapshot));
+        for place in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 1;
+            assert_eq!(read(&damaged), None, "byte {place}");
+            assert_eq!(read(&bytes[..place]), None, "cut at {place}");
+        }
+    }
+}
