@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Vec<Outcome>, String> {
     // By round and case, what each subject reached.
     let mut rounds = Vec::new();
     for round in 0..arguments.rounds {
-        let figures = bench.round()?;
+        let figures = bench.round(round)?;
         for (case, figures) in CASES.iter().zip(&figures) {
             eprintln!("  {}: {:<28} {figures:.4?}", round + 1, case.name);
         }
@@ -175,28 +175,29 @@ impl Bench<'_> {
         job.run().map(|reached| (reached.bytes_per_second, reached.operations_per_second))
     }
 
-    fn round(&self) -> Result<Vec<Vec<f64>>, String> {
+    fn round(&self, round: usize) -> Result<Vec<Vec<f64>>, String> {
         let mut figures = Vec::new();
-        let write = self.fio_write()?;
-        {
-            let level = self.fill(16 * KIB)?;
-            figures.push(vec![level.bytes_per_second / 1e6, write]);
-            figures.push(vec![level.written_per_byte]);
-        }
-        let length = 128 * KIB;
-        let level = self.fill(length)?;
-        for depth in [1, 32] {
-            let ours = self.read(&level, length, depth)?;
-            figures.push(vec![ours, self.fio_read("128k", depth, None)?]);
-        }
-        drop(level);
-        let length = 4 * KIB;
-        let level = self.fill(length)?;
-        for depth in [1, 32] {
-            let ours = self.read(&level, length, depth)?;
-            let aligned = self.fio_read("4k", depth, None)?;
-            // The blocks in which a record with its header lies.
-            figures.push(vec![ours, aligned, self.fio_read("4608", depth, Some(512))?]);
+        let mut written_per_byte = 0.0;
+        let fill = in_turn(round, 2, |subject| match subject {
+            0 => self.fill(16 * KIB).map(|level| {
+                written_per_byte = level.written_per_byte;
+                level.bytes_per_second / 1e6
+            }),
+            _ => self.fio_write(),
+        })?;
+        figures.extend([fill, vec![written_per_byte]]);
+        for (length, block, subjects) in [(128 * KIB, "128k", 2), (4 * KIB, "4k", 3)] {
+            let level = self.fill(length)?;
+            // A device that was just written has something left to do.
+            self.fio_read(block, 32, None)?;
+            for depth in [1, 32] {
+                figures.push(in_turn(round, subjects, |subject| match subject {
+                    0 => self.read(&level, length, depth),
+                    1 => self.fio_read(block, depth, None),
+                    // The blocks in which a record of 4 KiB with its header lies.
+                    _ => self.fio_read("4608", depth, Some(512)),
+                })?);
+            }
         }
         let one = figures[figures.len() - 2].iter().map(|reads| 1e6 / reads).collect();
         figures.push(one);
@@ -290,6 +291,21 @@ impl Bench<'_> {
         eprintln!("  {:<31} {seconds:.3?}, {records} records", START.name);
         Ok((seconds, records))
     }
+}
+
+/// Measures subjects, beginning with another one in each round, so that no place in the order is
+/// favoured.
+fn in_turn(
+    round: usize,
+    subjects: usize,
+    mut measure: impl FnMut(usize) -> Result<f64, String>,
+) -> Result<Vec<f64>, String> {
+    let mut figures = vec![0.0; subjects];
+    for turn in 0..subjects {
+        let subject = (round + turn) % subjects;
+        figures[subject] = measure(subject)?;
+    }
+    Ok(figures)
 }
 
 /// A filled device.

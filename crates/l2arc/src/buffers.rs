@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -20,7 +21,8 @@ pub(crate) struct Buffers {
 
 #[derive(Default)]
 struct Kept {
-    buffers: Vec<AlignedBuffer>,
+    /// The one given back last is at the end.
+    buffers: VecDeque<AlignedBuffer>,
     bytes: usize,
 }
 
@@ -39,7 +41,7 @@ impl Buffers {
         let mut buffer = match found {
             Some(at) => {
                 kept.bytes -= capacity;
-                kept.buffers.swap_remove(at)
+                kept.buffers.swap_remove_back(at).expect("it was found there")
             }
             None => {
                 drop(kept);
@@ -50,13 +52,16 @@ impl Buffers {
         buffer
     }
 
-    /// Gives a buffer back.
+    /// Gives a buffer back. If too many are kept, those that were not wanted for the longest time
+    /// have to go.
     pub(crate) fn give(&self, buffer: AlignedBuffer) {
         let mut kept = self.kept.lock();
-        let capacity = buffer.capacity();
-        if kept.bytes + capacity <= KEPT_BYTES_MAX {
-            kept.bytes += capacity;
-            kept.buffers.push(buffer);
+        kept.bytes += buffer.capacity();
+        kept.buffers.push_back(buffer);
+        while kept.bytes > KEPT_BYTES_MAX
+            && let Some(oldest) = kept.buffers.pop_front()
+        {
+            kept.bytes -= oldest.capacity();
         }
     }
 
@@ -82,5 +87,23 @@ pub(crate) struct Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         self.buffers.reading_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_and_what_was_used_last() {
+        let buffers = Buffers::default();
+        let large: Vec<_> = (0..40).map(|_| buffers.take(1 << 20)).collect();
+        large.into_iter().for_each(|buffer| buffers.give(buffer));
+        assert_eq!(buffers.charged_bytes(), KEPT_BYTES_MAX as u64);
+        let mut small = buffers.take(8192);
+        small[0] = 7;
+        buffers.give(small);
+        assert!(buffers.charged_bytes() <= KEPT_BYTES_MAX as u64);
+        assert_eq!(buffers.take(8192)[0], 7, "its memory is used again");
     }
 }
