@@ -77,6 +77,7 @@ fn fill(device: Arc<FileDevice>, record_bytes: usize) {
             touches: 2,
             compression: Compression::Off,
             limit_bytes: None,
+            vital: false,
         };
         record[..8.min(record_bytes)].copy_from_slice(&number.to_le_bytes());
         match flash.admit(&key, &record, &admission) {

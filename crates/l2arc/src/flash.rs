@@ -58,6 +58,9 @@ pub struct Admission {
     pub compression: Compression,
     /// Most bytes that the dataset may have on flash.
     pub limit_bytes: Option<u64>,
+    /// Neither the write rate, nor the wear budget, nor the limit, nor a first touch refuses it: for
+    /// what is small and makes much else on flash useful.
+    pub vital: bool,
 }
 
 /// The flash level of a pool: records on one or more devices.
@@ -257,7 +260,7 @@ impl Flash {
             return Err(Refused::TooLarge);
         }
         let rings = self.by_preference(hash);
-        if let Some(limit) = admission.limit_bytes {
+        if let Some(limit) = admission.limit_bytes.filter(|_| !admission.vital) {
             let stored: u64 = rings.iter().map(|ring| ring.tenant_bytes(admission.tenant)).sum();
             let taken = (bytes.len() + HEADER_BYTES).next_multiple_of(UNIT_BYTES);
             if stored.saturating_add(taken as u64) > limit {
@@ -265,7 +268,7 @@ impl Flash {
             }
         }
         let first = rings.first().ok_or(Refused::NoDevice)?;
-        let once = admission.touches < 2 && !admission.metadata;
+        let once = admission.touches < 2 && !admission.metadata && !admission.vital;
         if self.shared.options.second_touch
             && once
             && first.is_filled()
@@ -276,7 +279,8 @@ impl Flash {
         let mut compressed = None;
         let mut reason = Refused::NoDevice;
         for (index, ring) in rings.iter().enumerate() {
-            if let Err(refused) = ring.may_admit((bytes.len() + HEADER_BYTES) as u64) {
+            let needed = (bytes.len() + HEADER_BYTES) as u64;
+            if let Err(refused) = ring.may_admit(needed, admission.vital) {
                 reason = if index == 0 { refused } else { reason };
                 continue;
             }

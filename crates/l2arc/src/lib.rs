@@ -37,6 +37,7 @@
 //!         touches: 2,
 //!         compression: Compression::Lz4,
 //!         limit_bytes: None,
+//!         vital: false,
 //!     };
 //!     flash.admit(&key, &[9; 4096], &admission).expect("there is room");
 //!     let mut record = [0; 4096];

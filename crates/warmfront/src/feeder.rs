@@ -99,6 +99,8 @@ struct Fed {
     /// When the last sync began.
     synced_at: Option<Duration>,
     is_syncing: bool,
+    /// When flash had taken in so many records, of which the last may wait in RAM to be written.
+    admitted: (u64, Duration),
 }
 
 /// A record that flash might take in.
@@ -137,6 +139,7 @@ impl Memory {
             ready: VecDeque::new(),
             synced_at: None,
             is_syncing: false,
+            admitted: (0, Duration::ZERO),
         });
         if !std::mem::replace(&mut state.running, true) {
             let (memory, clock) = (Arc::downgrade(self), pool.clock.clone());
@@ -176,6 +179,7 @@ impl Memory {
         let mut waits = false;
         for pool in &pools {
             waits |= self.feed_postponed(pool, now).await;
+            waits |= self.settle_if_idle(pool, now).await;
             pool.flash.charge(self);
         }
         match count {
@@ -206,6 +210,27 @@ impl Memory {
         }
     }
 
+    /// Once nothing has come for a while, lets all be written that waits for more to come: a crash
+    /// would lose it. Says whether that is still to be done.
+    async fn settle_if_idle(&self, pool: &Arc<Pool>, now: Duration) -> bool {
+        let admitted = pool.flash_statistics().admitted;
+        {
+            let mut state = self.feeder.state.lock();
+            let Some(fed) = state.pools.get_mut(&pool.number) else { return false };
+            let (before, at) = fed.admitted;
+            if before != admitted {
+                fed.admitted = (admitted, now);
+            }
+            let is_due = at != Duration::MAX && now.saturating_sub(at) >= SYNC_INTERVAL;
+            if before != admitted || !is_due {
+                return before != admitted || at != Duration::MAX;
+            }
+            fed.admitted = (admitted, Duration::MAX);
+        }
+        pool.flash.level.settle().await;
+        false
+    }
+
     fn postpone(&self, pool: &Pool, candidate: Candidate) {
         let mut state = self.feeder.state.lock();
         let Some(fed) = state.pools.get_mut(&pool.number) else { return };
@@ -222,7 +247,8 @@ impl Memory {
             let Some(fed) = state.pools.get_mut(&pool.number) else { return false };
             // Once at the start: nobody knows what was changed before.
             let is_due = fed.synced_at.is_none_or(|at| {
-                !fed.postponed.is_empty() && now.saturating_sub(at) >= SYNC_INTERVAL
+                now.saturating_sub(at) >= SYNC_INTERVAL
+                    && (!fed.postponed.is_empty() || pool.owes_aliases())
             });
             if is_due && !fed.is_syncing {
                 fed.is_syncing = true;
@@ -236,7 +262,8 @@ impl Memory {
         for candidate in ready {
             self.feed_patiently(pool, candidate).await;
         }
-        waits
+        pool.write_aliases(false).await;
+        waits || pool.may_owe_aliases()
     }
 }
 
@@ -314,6 +341,19 @@ impl Pool {
         }
     }
 
+    /// Offers a record to flash that it had, and that has changed since: the ARC does not offer it
+    /// a second time where it stands.
+    pub(crate) async fn feed_again(&self, key: Key) {
+        let Some(at) = self.memory.cache.locate(&key) else { return };
+        let candidate = Candidate { key, list: at.list, touches: 2, tenant: at.tenant };
+        for attempt in 0..=PATIENCE.1 {
+            if self.feed(candidate, attempt == PATIENCE.1) != Feeding::Busy {
+                return;
+            }
+            self.clock.sleep(PATIENCE.0).await;
+        }
+    }
+
     /// Offers a record to flash that RAM does not keep. It has been taken from the origin under the
     /// reader's hold of its range.
     pub(crate) fn feed_at_once(&self, tenant: &Tenant, key: Key, record: &Arc<Record>) {
@@ -366,6 +406,7 @@ impl Pool {
             touches,
             compression: properties.compression,
             limit_bytes: properties.l2limit.map(|size| self.of_flash(size)),
+            vital: false,
         }
     }
 }

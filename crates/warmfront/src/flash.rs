@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use storage::{Clock, Device, ObjectId, Spawn};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::alias::Aliases;
 use crate::error::{EngineError, Result};
 use crate::key::Part;
 use crate::memory::Memory;
@@ -43,6 +44,7 @@ pub struct FlashOptions {
 pub(crate) struct FlashLevel {
     pub(crate) level: Flash,
     pub(crate) unsynced: Unsynced,
+    pub(crate) aliases: Aliases,
     /// A device has been added.
     in_use: AtomicBool,
     renounce: Option<Renounce>,
@@ -59,6 +61,7 @@ impl FlashLevel {
         FlashLevel {
             level: Flash::new(options.options, clock, spawn),
             unsynced: Unsynced::new(),
+            aliases: Aliases::default(),
             in_use: AtomicBool::new(false),
             renounce: options.renounce,
             charged_bytes: Mutex::new(0),
@@ -88,7 +91,7 @@ impl FlashLevel {
     }
 
     /// Sees to it that deaths which a device does not take are not needed.
-    fn settle(&self, killed: std::result::Result<(), NotDurable>) -> Result<()> {
+    pub(crate) fn settle(&self, killed: std::result::Result<(), NotDurable>) -> Result<()> {
         let Err(not_durable) = killed else { return Ok(()) };
         let refused = |source: String| EngineError::Flash { reason: source };
         let renounce = self.renounce.as_ref().ok_or_else(|| refused(not_durable.to_string()))?;
@@ -137,6 +140,16 @@ impl Pool {
         self.flash.charge(&self.memory);
         self.reserve_on_flash();
         self.memory.feed(self);
+        if opened == Opened::Warm {
+            let pool = Arc::downgrade(self);
+            let flash = self.flash.clone();
+            self.spawn.spawn(Box::pin(async move {
+                flash.level.recovered().await;
+                if let Some(pool) = pool.upgrade() {
+                    pool.adopt_aliases().await;
+                }
+            }));
+        }
         Ok(opened)
     }
 
@@ -168,6 +181,7 @@ impl Pool {
     /// Writes down what the cache devices need to be warm at the next start, and stops using them.
     pub async fn stop_caches(&self) {
         if self.flash.is_in_use() {
+            self.write_aliases(true).await;
             self.flash.level.stop().await;
         }
     }
@@ -197,18 +211,29 @@ impl Pool {
     ) -> Result<ContentsChange<'a>> {
         if self.flash.is_in_use() {
             self.flash.unsynced.changed(object.id);
-            self.kill_records(object.id, layout, range).await?;
+            self.owe_alias(object);
+            let on_flash = |number: &u64| {
+                let key = Part::Record(*number).on_flash(object.id, layout.generation);
+                self.flash.level.contains(&key)
+            };
+            let numbers = layout.records(range.start..range.end.min(layout.size));
+            let numbers = numbers.take(KILL_RECORDS_MAX as usize).filter(on_flash);
+            self.owe_records(object.id, numbers);
+            self.kill_records(object.id, layout, range, &object.version()).await?;
+            object.update(|version| version.alias = None);
         }
         object.update(Version::begin_change);
         Ok(ContentsChange { pool: self, object })
     }
 
-    /// Kills what flash may have of the bytes of `range`, to the end of the file.
+    /// Kills what flash may have of the bytes of `range`, to the end of the file, and what leads to
+    /// this generation.
     async fn kill_records(
         &self,
         object: ObjectId,
         layout: &Layout,
         range: Range<u64>,
+        version: &Version,
     ) -> Result<()> {
         let end = range.end.min(layout.size.max(range.start.saturating_add(1)));
         let numbers = layout.records(range.start..end);
@@ -217,7 +242,8 @@ impl Pool {
         } else {
             let generation = layout.generation;
             let key = |number| Part::Record(number).on_flash(object, generation);
-            let keys: Vec<Key> = numbers.map(key).collect();
+            let aliases = Pool::aliases_of(object, version);
+            let keys: Vec<Key> = numbers.map(key).chain(aliases).collect();
             self.flash.level.kill(&keys).await
         };
         self.flash.settle(killed)
@@ -230,7 +256,7 @@ impl Pool {
             generation: version.generation,
             record_bytes: version.record_bytes,
         };
-        self.kill_records(object, &layout, 0..layout.size).await
+        self.kill_records(object, &layout, 0..layout.size, version).await
     }
 
     /// Lets go of what flash has of a version that somebody else has ended. Nobody can reach it any
@@ -241,10 +267,11 @@ impl Pool {
             return;
         }
         let flash = self.flash.clone();
-        let generation = version.generation;
+        let version = *version;
         self.spawn.spawn(Box::pin(async move {
-            let key = |number| Part::Record(number).on_flash(object, generation);
-            let keys: Vec<Key> = (0..records.min(KILL_RECORDS_MAX)).map(key).collect();
+            let key = |number| Part::Record(number).on_flash(object, version.generation);
+            let records = (0..records.min(KILL_RECORDS_MAX)).map(key);
+            let keys: Vec<Key> = records.chain(Pool::aliases_of(object, &version)).collect();
             if let Err(error) = flash.level.kill(&keys).await {
                 tracing::debug!(object = object.0, %error, "what nobody reaches stays on flash");
             }

@@ -31,6 +31,8 @@ pub(crate) enum Part<'a> {
     XattrNames(u64),
     /// The value of an extended attribute as of an epoch, or that there is none.
     Xattr(u64, &'a OsStr),
+    /// On flash only: the generation in use while the object has a certain validator.
+    Alias,
 }
 
 const TAG_SHIFT: u32 = 60;
@@ -46,6 +48,7 @@ impl Part<'_> {
             Part::Link => tagged(4, 0),
             Part::XattrNames(_) => tagged(5, 0),
             Part::Xattr(_, name) => tagged(6, xxh3_64(name.as_bytes())),
+            Part::Alias => tagged(7, 0),
         }
     }
 

@@ -15,6 +15,7 @@
 //! A program that wants to keep values of its own, without files, takes [`cache::Cache`]: the same
 //! ARC with single flight for threads and tasks.
 
+mod alias;
 mod answer;
 pub mod cache;
 mod counters;

@@ -195,7 +195,10 @@ impl Pool {
         let kept = self.kept(&tenant, entry.object, Part::Attributes);
         let known = match kept.as_deref().map(|kept| &kept.content) {
             Some(Content::Attributes(version)) => *version,
-            _ => Version::new(entry.attributes, record_bytes, now),
+            _ if self.objects.get(entry.object).is_some() => {
+                Version::new(entry.attributes, record_bytes, now)
+            }
+            _ => self.version_found(entry.object, entry.attributes, record_bytes).await,
         };
         let (object, made) = self.use_object(entry.object, place.clone(), known);
         object.used_by(reader);
@@ -400,6 +403,7 @@ impl Pool {
                 // Changes behind our back must be told from ours before ours hides them.
                 self.check_before_change(&object, file).await?;
                 self.open_postponed(&object).await;
+                self.before_attributes_change(&object).await?;
                 let _turn = object.attributes_turn.lock().await;
                 let seen = self.change_attributes(&object, file, change).await?;
                 object.update(|version| {

@@ -11,7 +11,7 @@ use crate::lookup::Found;
 use crate::object::Object;
 use crate::pool::Pool;
 use crate::property::CacheLevel;
-use crate::version::{StaleBy, Version};
+use crate::version::StaleBy;
 
 /// What of a directory's range lock stands for its names: look-ups share it, changes exclude them.
 pub(crate) const NAMES: Range<u64> = 0..1;
@@ -60,6 +60,7 @@ impl Pool {
         let linked = self.object(object)?;
         let _names = directory.ranges.exclusive(NAMES).await;
         self.check_before_change(&linked, None).await.or_else(ignore_gone)?;
+        self.before_attributes_change(&linked).await?;
         let made = self.origin.link(object, parent, name).await;
         if may_have_changed(&made) {
             linked.update(|version| version.expire(StaleBy::Attributes));
@@ -79,6 +80,7 @@ impl Pool {
             // Its contents live on if it has other names or is open.
             self.check_before_change(victim, None).await.or_else(ignore_gone)?;
             self.open_postponed(victim).await;
+            self.before_attributes_change(victim).await?;
         }
         self.end_on_flash(&directory, name).await?;
         let removed = self.origin.unlink(parent, name).await;
@@ -122,6 +124,7 @@ impl Pool {
         let replaced = self.named(&to, new_name).await;
         for object in moved.iter().chain(&replaced) {
             self.check_before_change(object, None).await.or_else(ignore_gone)?;
+            self.before_attributes_change(object).await?;
         }
         if let Some(replaced) = &replaced {
             self.open_postponed(replaced).await;
@@ -193,6 +196,9 @@ impl Pool {
         }
         if let Some(victim) = victim {
             victim.update(|version| version.expire(StaleBy::Attributes));
+            if victim.attributes().links <= 1 {
+                self.owe_no_alias(victim.id);
+            }
         }
         self.names_changed(directory, name);
         removed?;
@@ -249,8 +255,11 @@ impl Pool {
                 let Ok(entry) = self.origin.lookup(directory.id, name).await else { return Ok(()) };
                 self.origin.forget(entry.object, 1);
                 let record_bytes = self.place(directory, name).tenant.properties().recordsize;
-                let found = || Version::new(entry.attributes, record_bytes, self.now());
-                (entry.object, known(entry.object).unwrap_or_else(found))
+                let version = match known(entry.object) {
+                    Some(version) => version,
+                    None => self.version_found(entry.object, entry.attributes, record_bytes).await,
+                };
+                (entry.object, version)
             }
         };
         match version.attributes.kind == Kind::File && version.attributes.links <= 1 {

@@ -18,13 +18,16 @@ pub(crate) const OPEN_TRUST: Duration = Duration::from_secs(1);
 /// The generation names the present version of the contents in cache keys. It follows from the
 /// validator, so that it is the same again after a restart, with one exception: a change that goes
 /// through this pool changes the validator but keeps the generation, because the cache changes
-/// along with the origin.
+/// along with the origin. Flash then remembers the generation by an alias.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Version {
     pub(crate) attributes: Attributes,
     pub(crate) generation: u64,
     /// The record size that the generation's records have, in bytes.
     pub(crate) record_bytes: u64,
+    /// The validator under which flash has an alias of the generation; see
+    /// [`Aliases`](crate::alias::Aliases).
+    pub(crate) alias: Option<u64>,
     checked_at: Duration,
     /// It was written down by an earlier start, and the origin has not been asked since.
     restored: bool,
@@ -61,6 +64,7 @@ impl Version {
             attributes,
             generation: generation(&attributes.validator(), record_bytes, 0),
             record_bytes,
+            alias: None,
             checked_at: now,
             restored: false,
             stale_by: StaleBy::Nothing,
@@ -113,6 +117,22 @@ impl Version {
         }
         self.adopt(seen, now);
         changed
+    }
+
+    /// Names the present validator, whatever the record size.
+    pub(crate) fn validator_hash(&self) -> u64 {
+        generation(&self.attributes.validator(), 0, 0)
+    }
+
+    /// Whether the generation is the one that follows from the present validator.
+    pub(crate) fn follows_validator(&self) -> bool {
+        self.generation == generation(&self.attributes.validator(), self.record_bytes, 0)
+    }
+
+    /// Whether the attributes are those of the contents: no change of ours is under way, or does
+    /// not show in them yet.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.changes == 0 && self.stale_by == StaleBy::Nothing
     }
 
     /// Begins a change of ours; [`end_change`](Version::end_change) must follow.
@@ -175,7 +195,7 @@ impl Version {
             u64::from(changed.nanoseconds),
             self.changes_ended,
         ];
-        (self.changes == 0 && self.stale_by == StaleBy::Nothing).then(|| hash(&words))
+        self.is_settled().then(|| hash(&words))
     }
 
     /// Whether the attributes may be told without asking the origin.

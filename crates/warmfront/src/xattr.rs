@@ -110,6 +110,7 @@ impl Pool {
         self.writable()?;
         let object = self.object(id)?;
         self.check_before_change(&object, None).await?;
+        self.before_attributes_change(&object).await?;
         let outcome = self.origin.set_xattr(id, name, value, mode).await;
         object.update(|version| version.expire(StaleBy::Attributes));
         Ok(outcome?)
@@ -123,6 +124,7 @@ impl Pool {
         self.writable()?;
         let object = self.object(id)?;
         self.check_before_change(&object, None).await?;
+        self.before_attributes_change(&object).await?;
         let outcome = self.origin.remove_xattr(id, name).await;
         object.update(|version| version.expire(StaleBy::Attributes));
         Ok(outcome?)

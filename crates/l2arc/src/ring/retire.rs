@@ -316,7 +316,7 @@ impl Ring {
 
     fn move_record(self: &Arc<Self>, entry: Entry, record: &RawRecord) -> Result<(), Refused> {
         let Some((mut header, stored)) = record.verify() else { return Err(Refused::Killed) };
-        self.may_admit(header.total_bytes() as u64)?;
+        self.may_admit(header.total_bytes() as u64, false)?;
         let incoming = Incoming::Moved(entry.location);
         let (Some(nonce), Some(cipher)) = (header.nonce, &self.shared.options.cipher) else {
             return self.place_record(&header, stored, incoming);

@@ -44,7 +44,7 @@ impl Ring {
     }
 
     /// Whether a record of that length would be taken in now, as far as can be said beforehand.
-    pub(crate) fn may_admit(self: &Arc<Self>, bytes: u64) -> Result<(), Refused> {
+    pub(crate) fn may_admit(self: &Arc<Self>, bytes: u64, vital: bool) -> Result<(), Refused> {
         let now = self.now();
         let state = &mut *self.state.lock();
         if state.condition != Condition::Works {
@@ -59,10 +59,10 @@ impl Ring {
         if bytes > self.record_bytes_max() {
             return Err(Refused::TooLarge);
         }
-        if !state.wear.is_in_rate(bytes, now) {
+        if !vital && !state.wear.is_in_rate(bytes, now) {
             return Err(Refused::Rate);
         }
-        if state.is_filled() && !state.wear.is_affordable(bytes, now) {
+        if !vital && state.is_filled() && !state.wear.is_affordable(bytes, now) {
             return Err(Refused::Wear);
         }
         Ok(())

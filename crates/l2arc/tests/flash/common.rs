@@ -133,5 +133,6 @@ pub fn admission(flash: &Flash, key: &Key) -> Admission {
         compression: [Compression::Off, Compression::Lz4, Compression::Zstd]
             [(key.part % 3) as usize],
         limit_bytes: None,
+        vital: false,
     }
 }

@@ -39,6 +39,8 @@ struct Machine {
     faulty: Arc<dyn Origin>,
     life: u128,
     renounced: Arc<Mutex<u64>>,
+    /// A file called `file` is found before it is known what the devices hold.
+    looks_up_early: bool,
 }
 
 /// A pool as one start of it.
@@ -59,6 +61,7 @@ impl Machine {
             faulty: Arc::new(faulty),
             life: 0,
             renounced: Arc::default(),
+            looks_up_early: false,
         }
     }
 
@@ -114,6 +117,10 @@ impl Machine {
                 added.expect("the device can be used")
             })
             .collect();
+        if self.looks_up_early {
+            let found = simulation.run(pool.lookup(pool.root(), OsStr::new("file")));
+            found.expect("it is there");
+        }
         simulation.run(pool.caches_recovered());
         Start { simulation, pool, opened }
     }
@@ -237,6 +244,93 @@ fn what_is_overwritten_is_never_read_from_flash_again() {
     assert_eq!(start.read(&file, 0, contents.len()), contents);
 }
 
+/// What of a file that was written through the pool comes from flash at the next start; `between`
+/// happens while the pool is not running.
+fn warmth_of_what_was_written(
+    settings: &[&str],
+    is_clean: bool,
+    change: impl Fn(&Start, &Arc<OpenFile>),
+    between: impl Fn(&Machine, &mut Vec<u8>),
+) -> (u64, u64) {
+    let mut machine = Machine::new(11);
+    let devices: [Arc<dyn Device>; 1] = [device(16 << 20)];
+    let start = machine.start(settings, &devices);
+    let mut contents = pattern(1 << 20, 5);
+    let file = start.create("file", &contents);
+    start.wait(SECOND);
+    contents[70_000..71_000].fill(3);
+    start.simulation.run(file.write(70_000, &[3; 1000])).expect("memory takes it");
+    change(&start, &file);
+    start.simulation.run(file.sync(false)).expect("memory is durable");
+    drop(file);
+    start.wait(SECOND * 20);
+    if is_clean {
+        start.simulation.run(start.pool.stop_caches());
+    }
+    drop(start);
+    machine.simulation.crash();
+    between(&machine, &mut contents);
+    let start = machine.start(settings, &devices);
+    assert_eq!(start.opened, [Opened::Warm]);
+    let file = start.open("file", READ);
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+    (start.counter("l2_hits"), start.counter("origin_reads"))
+}
+
+#[test]
+fn what_was_written_is_warm_after_a_restart() {
+    let nothing = |_: &Machine, _: &mut Vec<u8>| {};
+    for coherence in ["coherence=open", "coherence=exclusive", "coherence=ttl=60"] {
+        for is_clean in [true, false] {
+            let (hits, reads) =
+                warmth_of_what_was_written(&[coherence], is_clean, |_, _| {}, nothing);
+            assert_eq!((hits, reads), (256, 0), "{coherence}, clean: {is_clean}");
+        }
+    }
+    let chmod = |start: &Start, file: &Arc<OpenFile>| {
+        start.wait(SECOND * 20);
+        let change = SetAttributes { permissions: Some(0o600), ..SetAttributes::default() };
+        let set = start.pool.set_attributes(file.object(), Some(file), change);
+        start.simulation.run(set).expect("the permissions change");
+    };
+    let (hits, _) = warmth_of_what_was_written(&[], false, chmod, nothing);
+    assert_eq!(hits, 256, "the alias follows the attributes");
+}
+
+#[test]
+fn what_others_wrote_meanwhile_is_cold_after_a_restart() {
+    let outsider = |machine: &Machine, contents: &mut Vec<u8>| {
+        machine.simulation.run(async {
+            let root = machine.origin.root().await.expect("there is a root").object;
+            let entry = machine.origin.lookup(root, OsStr::new("file")).await.expect("it is there");
+            let file = machine.origin.open(entry.object, READ_WRITE).await.expect("it opens");
+            file.write(5000, &[9; 10]).await.expect("memory takes it");
+        });
+        contents[5000..5010].fill(9);
+    };
+    let (hits, reads) = warmth_of_what_was_written(&[], true, |_, _| {}, outsider);
+    assert_eq!(hits, 0);
+    assert!(reads > 0);
+}
+
+#[test]
+fn what_is_found_while_flash_is_read_in_is_warm_too() {
+    let mut machine = Machine::new(12);
+    let devices: [Arc<dyn Device>; 1] = [device(16 << 20)];
+    let start = machine.start(&[], &devices);
+    let contents = pattern(1 << 20, 5);
+    drop(start.create("file", &contents));
+    start.wait(SECOND * 20);
+    drop(start);
+    machine.simulation.crash();
+    machine.looks_up_early = true;
+    let start = machine.start(&[], &devices);
+    start.wait(SECOND);
+    let file = start.open("file", READ);
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+    assert_eq!(start.counter("l2_hits"), 256);
+}
+
 #[test]
 fn what_shrinks_and_grows_again_is_zero_there() {
     let (mut machine, mut contents) = with_file();
@@ -358,19 +452,23 @@ fn what_is_removed_or_replaced_leaves_flash() {
 fn no_crash_brings_an_old_record_back() {
     let seeds = std::env::var("WARMFRONT_CRASH_SEEDS").ok().and_then(|text| text.parse().ok());
     let seeds: u64 = seeds.unwrap_or(60);
-    let mut hits = 0;
+    let (mut hits, mut warm) = (0, 0);
     for seed in 0..seeds {
-        hits += crash_history(seed);
+        let history = crash_history(seed);
+        hits += history.0;
+        warm += history.1;
     }
-    println!("{seeds} histories of four starts, {hits} records read from flash");
+    println!("{seeds} histories of four starts, {hits} records read from flash, {warm} at once");
     assert!(hits > seeds * 10, "flash was used: {hits} hits");
+    assert!(warm > seeds * 10, "flash was warm after crashes: {warm} hits");
 }
 
-fn crash_history(seed: u64) -> u64 {
+/// Records that came from flash, and how many of them right after a start.
+fn crash_history(seed: u64) -> (u64, u64) {
     let mut random = Random::new(seed);
     let mut machine = Machine::new(seed);
     let mut image = vec![0; 2 << 20];
-    let mut hits = 0;
+    let (mut hits, mut warm) = (0, 0);
     let mut files: Vec<(String, Vec<u8>)> = (0..4)
         .map(|number| (format!("file{number}"), pattern(512 << 10, seed * 10 + number)))
         .collect();
@@ -382,6 +480,12 @@ fn crash_history(seed: u64) -> u64 {
         let slowness = Some((clock, Duration::from_micros(500)));
         let (device, crashes) = CrashDevice::new(image, 4096, seed ^ life, slowness);
         let start = machine.start_with(&["compression=off"], &[Arc::new(device)], 4 << 20);
+        for (name, contents) in &files {
+            let file = start.open(name, READ);
+            let read = start.simulation.run(file.read(0, contents.len())).expect("read");
+            assert!(read.to_vec() == *contents, "seed {seed}, start of life {life}: {name}");
+        }
+        warm += start.counter("l2_hits");
         for _ in 0..300 + random.below(300) {
             let index = random.below(files.len() as u64) as usize;
             let (name, contents) = &mut files[index];
@@ -421,5 +525,5 @@ fn crash_history(seed: u64) -> u64 {
         image = crashes.crash(random.draw());
         machine.simulation.crash();
     }
-    hits
+    (hits, warm)
 }
