@@ -21,6 +21,8 @@ pub(crate) enum Cached {
 pub(crate) struct Metadata {
     pub(crate) checked_at: Duration,
     pub(crate) content: Content,
+    /// The validator of the object under which it is true; where that is known, flash may have it.
+    pub(crate) validator: Option<u64>,
 }
 
 #[derive(Debug)]

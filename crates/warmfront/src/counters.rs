@@ -65,6 +65,12 @@ counters! {
     FlashMisses = "l2_misses",
     /// Records taken in by flash.
     FlashFed = "l2_fed",
+    /// Metadata answers that were missing in RAM and came from flash.
+    FlashMetadataHits = "l2_metadata_hits",
+    /// Metadata answers taken in by flash.
+    FlashMetadataFed = "l2_metadata_fed",
+    /// Attributes and names, and answers that nothing proves: they are not for flash.
+    UnfedUnproven = "l2_unfed_unproven",
     /// Records not fed to flash because of secondarycache.
     UnfedSecondarycache = "l2_unfed_secondarycache",
     /// Records not fed to flash because of l2prefetch=off: they came ahead and were read once.

@@ -77,9 +77,15 @@ impl Pool {
         }
         tenant.counters.add(Counter::DemandMetadataMisses, 1);
         let _names = object.ranges.shared(NAMES).await;
-        let listing = Arc::new(self.origin.list(object.id).await?);
+        let (id, part, version) = (object.id, Part::Listing, object.version());
+        let (generation, validator) = (version.generation, version.settled_validator());
+        let stored = self.read_metadata(&tenant, id, part, validator, generation).await;
+        let listing = match stored {
+            Some(Content::Listing { listing, .. }) => listing,
+            _ => Arc::new(self.origin.list(id).await?),
+        };
         let content = Content::Listing { generation, listing: listing.clone() };
-        self.keep(&tenant, object.id, Part::Listing, content, true);
+        self.keep_proven(&tenant, id, part, content, true, validator);
         Ok(listing)
     }
 }

@@ -9,16 +9,19 @@ use futures::future::poll_fn;
 use futures::task::AtomicWaker;
 use l2arc::{Admission, Condition, Refused};
 use parking_lot::Mutex;
-use storage::Clock;
+use storage::{Clock, ObjectId};
 
-use crate::answer::Cached;
+use crate::answer::{Cached, Content, Metadata};
 use crate::counters::Counter;
+use crate::error::Result;
 use crate::flash::tenant_on_flash;
-use crate::key::Key;
+use crate::key::{Key, Part};
 use crate::memory::Memory;
-use crate::object::Tenant;
+use crate::names::NAMES;
+use crate::object::{Object, Tenant};
 use crate::pool::Pool;
 use crate::record::Record;
+use crate::stored::{self, STORED_BYTES_MAX};
 
 /// Between two looks at the tails, while records come in.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -30,6 +33,8 @@ const OFFERS_MAX: usize = 256;
 const AHEAD_SHARE: u64 = 8;
 /// Records that wait until their contents are durable at the origin. More are not waited for.
 const POSTPONED_MAX: usize = 1 << 16;
+/// The longest tick of an origin's clock that is reckoned with.
+const TICK_MAX: Duration = Duration::from_secs(1);
 /// Between two syncs of an origin for the sake of such records.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 /// A wait for a device that takes writes more slowly than records come, and how many there are.
@@ -320,8 +325,12 @@ impl Pool {
         }
         // The copy is of what the ARC has after this moment, and a writer comes after that.
         let stamp = self.flash.level.stamp(key.object().0);
-        let Some(Cached::Data(record)) = self.memory.cache.peek(&key) else {
-            return refused(Counter::UnfedGone);
+        let record = match self.memory.cache.peek(&key) {
+            Some(Cached::Data(record)) => record,
+            Some(Cached::Metadata(metadata)) => {
+                return self.feed_metadata(&tenant, candidate, stamp, &metadata);
+            }
+            None => return refused(Counter::UnfedGone),
         };
         if record.came_ahead() && touches < 2 && !properties.l2prefetch {
             return refused(Counter::UnfedPrefetch);
@@ -339,6 +348,81 @@ impl Pool {
             Err(Refused::Buffers | Refused::NoSegment) if !is_last => Feeding::Busy,
             Err(_) => refused(Counter::UnfedRefused),
         }
+    }
+
+    /// Offers a metadata answer of the ARC to flash.
+    fn feed_metadata(
+        &self,
+        tenant: &Tenant,
+        candidate: Candidate,
+        stamp: l2arc::Stamp,
+        metadata: &Metadata,
+    ) -> Feeding {
+        let key = candidate.key;
+        let counted = |counter| {
+            tenant.counters.add(counter, 1);
+            Feeding::Done
+        };
+        let Some(validator) = metadata.validator else { return counted(Counter::UnfedUnproven) };
+        let object = self.objects.get(key.object());
+        if let Some(object) = &object
+            && object.ranges.is_being_written(NAMES)
+        {
+            return counted(Counter::UnfedGone);
+        }
+        if matches!(metadata.content, Content::Xattr { .. } | Content::XattrNames(_)) {
+            // A change in the same tick of the origin's clock shows in the epoch only.
+            if self.now().saturating_sub(metadata.checked_at) < TICK_MAX {
+                return Feeding::Postponed;
+            }
+            if object.and_then(|object| object.version().epoch()) != Some(key.generation()) {
+                return counted(Counter::UnfedGone);
+            }
+        }
+        let Some(bytes) = stored::encode(&metadata.content) else {
+            return counted(Counter::UnfedRefused);
+        };
+        let admission = self.admission(tenant, stamp, candidate.touches, candidate.list.class);
+        let key = l2arc::Key { generation: validator, ..key.on_flash() };
+        match self.flash.level.admit(&key, &bytes, &admission) {
+            Ok(()) => counted(Counter::FlashMetadataFed),
+            Err(Refused::Present) => Feeding::Done,
+            Err(_) => counted(Counter::UnfedRefused),
+        }
+    }
+
+    /// A metadata answer from flash, which is true under the validator that the object has.
+    pub(crate) async fn read_metadata(
+        &self,
+        tenant: &Tenant,
+        object: ObjectId,
+        part: Part<'_>,
+        validator: Option<u64>,
+        generation: u64,
+    ) -> Option<Content> {
+        if !self.flash.is_in_use() {
+            return None;
+        }
+        let key = part.on_flash(object, validator?);
+        if !self.flash.level.contains(&key) {
+            return None;
+        }
+        let _charged = self.memory.charge(STORED_BYTES_MAX as u64);
+        let mut bytes = vec![0; STORED_BYTES_MAX];
+        let length = self.flash.level.read(&key, &mut bytes, self.pace.expected(0)).await.ok()?;
+        let content = stored::decode(&bytes[..length], generation)?;
+        tenant.counters.add(Counter::FlashMetadataHits, 1);
+        Some(content)
+    }
+
+    /// Before answers about an object change: kills what flash has of them.
+    pub(crate) async fn kill_metadata(&self, object: &Object, parts: &[Part<'_>]) -> Result<()> {
+        if !self.flash.is_in_use() {
+            return Ok(());
+        }
+        let validator = object.version().validator_hash();
+        let keys: Vec<_> = parts.iter().map(|part| part.on_flash(object.id, validator)).collect();
+        self.flash.settle(self.flash.level.kill(&keys).await)
     }
 
     /// Offers a record to flash that it had, and that has changed since: the ARC does not offer it

@@ -135,6 +135,7 @@ impl Pool {
     ) -> Result<(Found, Arc<OpenFile>)> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
+        self.kill_metadata(&directory, &[crate::key::Part::Listing]).await?;
         let properties = self.place(&directory, node.name).tenant.properties();
         let mode = OpenMode { direct: properties.directio, ..mode };
         let (entry, file) = match self.origin.create(node, mode).await {

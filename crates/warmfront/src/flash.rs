@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+#[doc(hidden)]
+pub use crate::stored::check_stored;
 pub use l2arc::{
     AddError, CIPHER_KEY_BYTES, Cipher, Compression, Condition, Miss, Opened, Opening, Options,
     Refused, RingStatistics, Statistics,

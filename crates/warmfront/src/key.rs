@@ -86,7 +86,7 @@ impl Key {
         ObjectId(self.object)
     }
 
-    /// The version of the object's contents.
+    /// The generation, or the epoch.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }

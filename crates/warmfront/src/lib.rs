@@ -49,6 +49,7 @@ mod shares;
 mod size;
 mod snapshot;
 mod statistics;
+mod stored;
 mod stream;
 mod sync;
 mod unsynced;

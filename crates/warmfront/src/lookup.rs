@@ -467,8 +467,15 @@ impl Pool {
         {
             return Ok(target.clone());
         }
-        let target = Arc::new(self.origin.read_link(id).await?);
-        self.keep(&tenant, id, Part::Link, Content::Link(target.clone()), true);
+        let version = object.version();
+        let validator = version.settled_validator();
+        let told = self.told_validator(&tenant, &version);
+        let target = match self.read_metadata(&tenant, id, Part::Link, told, 0).await {
+            Some(Content::Link(target)) => target,
+            _ => Arc::new(self.origin.read_link(id).await?),
+        };
+        let content = Content::Link(target.clone());
+        self.keep_proven(&tenant, id, Part::Link, content, true, validator);
         Ok(target)
     }
 

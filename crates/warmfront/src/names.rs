@@ -25,6 +25,7 @@ impl Pool {
     pub async fn make_directory(&self, node: Node<'_>) -> Result<Found> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
+        self.kill_metadata(&directory, &[Part::Listing]).await?;
         let made = self.origin.make_directory(node).await;
         self.made(&directory, node.name, made).await
     }
@@ -36,6 +37,7 @@ impl Pool {
     pub async fn make_node(&self, node: Node<'_>, kind: NodeKind) -> Result<Found> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
+        self.kill_metadata(&directory, &[Part::Listing]).await?;
         let made = self.origin.make_node(node, kind).await;
         self.made(&directory, node.name, made).await
     }
@@ -47,6 +49,7 @@ impl Pool {
     pub async fn symlink(&self, node: Node<'_>, target: &OsStr) -> Result<Found> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
+        self.kill_metadata(&directory, &[Part::Listing]).await?;
         let made = self.origin.symlink(node, target).await;
         self.made(&directory, node.name, made).await
     }
@@ -59,6 +62,7 @@ impl Pool {
         let directory = self.directory_to_change(parent)?;
         let linked = self.object(object)?;
         let _names = directory.ranges.exclusive(NAMES).await;
+        self.kill_metadata(&directory, &[Part::Listing]).await?;
         self.check_before_change(&linked, None).await.or_else(ignore_gone)?;
         self.before_attributes_change(&linked).await?;
         let made = self.origin.link(object, parent, name).await;
@@ -75,6 +79,7 @@ impl Pool {
     pub async fn unlink(&self, parent: ObjectId, name: &OsStr) -> Result<()> {
         let directory = self.directory_to_change(parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
+        self.kill_metadata(&directory, &[Part::Listing]).await?;
         let victim = self.named(&directory, name).await;
         if let Some(victim) = &victim {
             // Its contents live on if it has other names or is open.
@@ -94,6 +99,7 @@ impl Pool {
     pub async fn remove_directory(&self, parent: ObjectId, name: &OsStr) -> Result<()> {
         let directory = self.directory_to_change(parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
+        self.kill_metadata(&directory, &[Part::Listing]).await?;
         let victim = self.named(&directory, name).await;
         let removed = self.origin.remove_directory(parent, name).await;
         self.removed(&directory, name, victim.as_deref(), removed)
@@ -120,6 +126,8 @@ impl Pool {
             true => None,
             false => Some(second.ranges.exclusive(NAMES).await),
         };
+        self.kill_metadata(&from, &[Part::Listing]).await?;
+        self.kill_metadata(&to, &[Part::Listing]).await?;
         let moved = self.named(&from, name).await;
         let replaced = self.named(&to, new_name).await;
         for object in moved.iter().chain(&replaced) {

@@ -377,12 +377,26 @@ impl Pool {
         content: Content,
         demanded: bool,
     ) {
+        self.keep_proven(tenant, object, part, content, demanded, None);
+    }
+
+    /// As [`keep`](Pool::keep), with the validator of the object under which the answer is true:
+    /// flash may have it.
+    pub(crate) fn keep_proven(
+        &self,
+        tenant: &Tenant,
+        object: ObjectId,
+        part: Part<'_>,
+        content: Content,
+        demanded: bool,
+        validator: Option<u64>,
+    ) {
         if tenant.properties().primarycache == CacheLevel::None {
             tenant.counters.add(Counter::UncachedPrimarycache, 1);
             return;
         }
         let now = self.now();
-        let value = Cached::Metadata(Arc::new(Metadata { checked_at: now, content }));
+        let value = Cached::Metadata(Arc::new(Metadata { checked_at: now, content, validator }));
         let key = Key::metadata(self.number, object, part);
         let class = arc::Class::Metadata;
         let outcome = match tenant.user() {

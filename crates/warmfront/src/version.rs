@@ -124,6 +124,11 @@ impl Version {
         generation(&self.attributes.validator(), 0, 0)
     }
 
+    /// The same, if the attributes are those of the contents.
+    pub(crate) fn settled_validator(&self) -> Option<u64> {
+        self.is_settled().then(|| self.validator_hash())
+    }
+
     /// Whether the generation is the one that follows from the present validator.
     pub(crate) fn follows_validator(&self) -> bool {
         self.generation == generation(&self.attributes.validator(), self.record_bytes, 0)

@@ -10,7 +10,7 @@ use crate::key::Part;
 use crate::object::Tenant;
 use crate::pool::Pool;
 use crate::reader::Reader;
-use crate::version::StaleBy;
+use crate::version::{StaleBy, Version};
 
 /// Extended attributes. Values are cached as metadata, and so is the answer that there is none.
 /// They belong to an `epoch` of the object, which any change ends.
@@ -35,21 +35,27 @@ impl Pool {
     ) -> Result<Arc<Vec<u8>>> {
         let object = self.object(id)?;
         let tenant = self.tenant_for(&object, reader);
-        let part = object.version().epoch().map(|epoch| Part::Xattr(epoch, name));
+        let version = object.version();
+        let part = version.epoch().map(|epoch| Part::Xattr(epoch, name));
         if let Some(kept) = self.kept_in_epoch(&tenant, id, part)
             && let Content::Xattr { name: kept_name, value } = &kept.content
             && **kept_name == *name
         {
             return value.clone().ok_or(OriginError::no_attribute("get attribute").into());
         }
-        let answer = match self.origin.xattr(id, name).await {
-            Ok(value) => Some(Arc::new(value)),
-            Err(error) if error.is_no_attribute() => None,
-            Err(error) => return Err(error.into()),
+        let told = self.told_validator(&tenant, &version);
+        let stored = self.read_metadata(&tenant, id, Part::Xattr(0, name), told, 0).await;
+        let answer = match stored {
+            Some(Content::Xattr { name: stored, value }) if *stored == *name => value,
+            _ => match self.origin.xattr(id, name).await {
+                Ok(value) => Some(Arc::new(value)),
+                Err(error) if error.is_no_attribute() => None,
+                Err(error) => return Err(error.into()),
+            },
         };
         if let Some(part) = part {
             let content = Content::Xattr { name: name.into(), value: answer.clone() };
-            self.keep(&tenant, id, part, content, true);
+            self.keep_proven(&tenant, id, part, content, true, version.settled_validator());
         }
         answer.ok_or(OriginError::no_attribute("get attribute").into())
     }
@@ -69,17 +75,29 @@ impl Pool {
     pub async fn xattrs_for(&self, reader: Reader, id: ObjectId) -> Result<Arc<Vec<OsString>>> {
         let object = self.object(id)?;
         let tenant = self.tenant_for(&object, reader);
-        let part = object.version().epoch().map(Part::XattrNames);
+        let version = object.version();
+        let part = version.epoch().map(Part::XattrNames);
         if let Some(kept) = self.kept_in_epoch(&tenant, id, part)
             && let Content::XattrNames(names) = &kept.content
         {
             return Ok(names.clone());
         }
-        let names = Arc::new(self.origin.xattrs(id).await?);
+        let told = self.told_validator(&tenant, &version);
+        let names = match self.read_metadata(&tenant, id, Part::XattrNames(0), told, 0).await {
+            Some(Content::XattrNames(names)) => names,
+            _ => Arc::new(self.origin.xattrs(id).await?),
+        };
         if let Some(part) = part {
-            self.keep(&tenant, id, part, Content::XattrNames(names.clone()), true);
+            let content = Content::XattrNames(names.clone());
+            self.keep_proven(&tenant, id, part, content, true, version.settled_validator());
         }
         Ok(names)
+    }
+
+    /// The validator under which flash may be asked: one that is trusted.
+    pub(crate) fn told_validator(&self, tenant: &Tenant, version: &Version) -> Option<u64> {
+        let trusted = version.is_trusted(tenant.properties().coherence, self.now());
+        version.settled_validator().filter(|_| trusted)
     }
 
     /// As [`kept_trusted`](Pool::kept_trusted); a miss when the object has no epoch at present.
@@ -111,6 +129,7 @@ impl Pool {
         let object = self.object(id)?;
         self.check_before_change(&object, None).await?;
         self.before_attributes_change(&object).await?;
+        self.kill_metadata(&object, &[Part::XattrNames(0), Part::Xattr(0, name)]).await?;
         let outcome = self.origin.set_xattr(id, name, value, mode).await;
         object.update(|version| version.expire(StaleBy::Attributes));
         Ok(outcome?)
@@ -125,6 +144,7 @@ impl Pool {
         let object = self.object(id)?;
         self.check_before_change(&object, None).await?;
         self.before_attributes_change(&object).await?;
+        self.kill_metadata(&object, &[Part::XattrNames(0), Part::Xattr(0, name)]).await?;
         let outcome = self.origin.remove_xattr(id, name).await;
         object.update(|version| version.expire(StaleBy::Attributes));
         Ok(outcome?)

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use storage::{
     Call, Clock, CrashDevice, Device, DeviceOperation, Faults, FaultyDevice, FaultyOrigin,
     MemoryDevice, MemoryOrigin, Node, OpenMode, Origin, Random, RenameFlags, SetAttributes,
-    Simulation,
+    Simulation, XattrMode,
 };
 use warmfront::flash::{FlashOptions, Opened, Opening, Options};
 use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
@@ -311,6 +311,66 @@ fn what_others_wrote_meanwhile_is_cold_after_a_restart() {
     let (hits, reads) = warmth_of_what_was_written(&[], true, |_, _| {}, outsider);
     assert_eq!(hits, 0);
     assert!(reads > 0);
+}
+
+/// Names in the root, the target of `link` and the value of `user.a` of `file`.
+fn metadata(start: &Start) -> (Vec<String>, String, Vec<u8>) {
+    start.simulation.run(async {
+        let (pool, root) = (&start.pool, start.pool.root());
+        let directory = pool.open_directory(root).await.expect("it opens");
+        let listing = directory.entries().await.expect("there are names");
+        let mut names: Vec<String> =
+            listing.iter().map(|entry| entry.name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        let link = pool.lookup(root, OsStr::new("link")).await.expect("it is there");
+        let target = pool.read_link(link.object).await.expect("it is a link");
+        let file = pool.lookup(root, OsStr::new("file")).await.expect("it is there");
+        let value = pool.xattr(file.object, OsStr::new("user.a")).await.expect("it has one");
+        // Stays in use, as with a kernel that remembers it.
+        (names, target.to_string_lossy().into_owned(), value.to_vec())
+    })
+}
+
+#[test]
+fn metadata_that_proves_itself_is_warm_after_a_restart() {
+    let (mut machine, _) = with_file();
+    let devices: [Arc<dyn Device>; 1] = [device(16 << 20)];
+    let start = machine.start(&[], &devices);
+    let root = start.pool.root();
+    start.simulation.run(async {
+        let name = OsStr::new("link");
+        let node = Node { parent: root, name, permissions: 0o777, caller: CALLER };
+        start.pool.symlink(node, OsStr::new("target")).await.expect("it is made");
+        let file = start.pool.lookup(root, OsStr::new("file")).await.expect("it is there");
+        let set = start.pool.set_xattr(file.object, OsStr::new("user.a"), b"1", XattrMode::Any);
+        set.await.expect("memory takes it");
+    });
+    let expected = (vec!["file".to_string(), "link".to_string()], "target".to_string());
+    let expected = (expected.0, expected.1, b"1".to_vec());
+    start.simulation.run(start.pool.attributes(root, None)).expect("they are known");
+    assert_eq!(metadata(&start), expected);
+    start.wait(SECOND * 20);
+    assert_eq!(start.counter("l2_metadata_fed"), 3);
+    start.simulation.run(start.pool.stop_caches());
+    drop(start);
+    machine.simulation.crash();
+
+    let start = machine.start(&[], &devices);
+    let root = start.pool.root();
+    assert_eq!(metadata(&start), expected);
+    assert_eq!(start.counter("l2_metadata_hits"), 3);
+    start.create("other", &[]);
+    start.simulation.run(async {
+        let file = start.pool.lookup(root, OsStr::new("file")).await.expect("it is there");
+        let set = start.pool.set_xattr(file.object, OsStr::new("user.a"), b"2", XattrMode::Any);
+        set.await.expect("memory takes it");
+    });
+    drop(start);
+    machine.simulation.crash();
+    let start = machine.start(&[], &devices);
+    let (names, _, value) = metadata(&start);
+    assert_eq!(names, ["file", "link", "other"]);
+    assert_eq!(value, b"2");
 }
 
 #[test]
