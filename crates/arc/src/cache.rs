@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
+use smallvec::SmallVec;
 
 use crate::behaviour::{Behaviour, PolicyKind};
 use crate::budget::Budget;
@@ -37,6 +38,9 @@ const BATCH_MAX: usize = 512;
 
 /// Most times that one call makes room, each time at most [`BATCH_MAX`] evictions a shard.
 const ROUNDS_MAX: usize = 1024;
+
+/// What one insertion lets go, seldom more than this; without a call of the allocator.
+type Gone<K, V> = SmallVec<[(K, V); 2]>;
 
 /// A policy and its lock, padded to two cache lines, so that neighbours do not share one.
 #[derive(Debug)]
@@ -289,19 +293,19 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         charge: Charge,
         now: Duration,
     ) -> Result<Inserted, Refused> {
-        let inserted = self.insert_into(key, value, charge, now, &mut Vec::new());
+        let inserted = self.insert_into(key, value, charge, now, &mut Gone::new());
         inserted.map_err(|(refused, _)| refused)
     }
 
-    /// As [`Cache::insert`], but drops nothing: values that leave the cache are appended to
-    /// `gone`, and a refused value comes back beside the reason.
+    /// As [`Cache::insert`], but drops nothing: what leaves the cache goes to `gone`, which must not
+    /// call the cache, and a refused value comes back beside the reason.
     pub fn insert_into(
         &self,
         key: K,
         value: V,
         charge: Charge,
         now: Duration,
-        gone: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
     ) -> Result<Inserted, (Refused, V)> {
         let hash = self.hasher.hash_one(&key);
         let shard = self.shard(hash);
@@ -340,7 +344,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                     Err(need) => need,
                 }
             };
-            self.relieve(need, &mut evicted, &mut |value| gone.push(value));
+            self.relieve(need, &mut evicted, &mut |key, value| gone.extend(Some((key, value))));
         }
         let cost = charge.bytes + self.record_overhead;
         Err((self.refuse(hash, &key, Refused::NoRoom { cost }, gone), value))
@@ -375,7 +379,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 }
             };
             dead.clear();
-            self.relieve(need, &mut evicted, &mut drop);
+            self.relieve(need, &mut evicted, &mut |_, _| {});
         }
         let cost = bytes + self.record_overhead;
         Err(self.refuse(hash, key, Refused::NoRoom { cost }, &mut dead))
@@ -404,14 +408,14 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// Keeps the records for which `keep` holds, and returns how many went. Records that are
     /// inserted meanwhile may or may not be looked at. `keep` must not call the cache.
     pub fn retain(&self, keep: impl FnMut(&K, &Location) -> bool) -> u64 {
-        self.retain_with(keep, drop)
+        self.retain_with(keep, |_, _| {})
     }
 
-    /// As [`Cache::retain`], and hands out the values that went, while no lock is held.
+    /// As [`Cache::retain`], and hands out what went, while no lock is held.
     pub fn retain_with(
         &self,
         mut keep: impl FnMut(&K, &Location) -> bool,
-        mut gone: impl FnMut(V),
+        mut gone: impl FnMut(K, V),
     ) -> u64 {
         let mut dead = Vec::new();
         let mut removed = 0;
@@ -423,7 +427,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 self.settle(shard, &mut policy, Reserved::NOTHING);
                 drop(policy);
                 removed += dead.len() as u64;
-                dead.drain(..).for_each(&mut gone);
+                dead.drain(..).for_each(|(key, value)| gone(key, value));
             }
         }
         removed
@@ -431,11 +435,11 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// Changes the bound and shrinks to it before it returns, a batch of records at a time.
     pub fn set_capacity(&self, capacity_bytes: u64) -> Evicted {
-        self.set_capacity_with(capacity_bytes, drop)
+        self.set_capacity_with(capacity_bytes, |_, _| {})
     }
 
-    /// As [`Cache::set_capacity`], and hands out the values that went, while no lock is held.
-    pub fn set_capacity_with(&self, capacity_bytes: u64, mut gone: impl FnMut(V)) -> Evicted {
+    /// As [`Cache::set_capacity`], and hands out what went, while no lock is held.
+    pub fn set_capacity_with(&self, capacity_bytes: u64, mut gone: impl FnMut(K, V)) -> Evicted {
         let terms = self.terms.lock();
         self.capacity_bytes.store(capacity_bytes, Relaxed);
         self.set_bounds(&terms);
@@ -484,7 +488,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         }
         self.accounts[partition].set_capacity(limit);
         self.change_terms(&mut terms, partition, |terms| terms.share = share);
-        Ok(self.shrink_to_fit(partition, &mut drop))
+        Ok(self.shrink_to_fit(partition, &mut |_, _| {}))
     }
 
     /// Changes the rules of a partition, 0 included. What it holds stays.
@@ -587,12 +591,12 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 self.settle(shard, &mut policy, Reserved::NOTHING);
             }
         }
-        Ok(self.shrink_to_fit(partition, &mut drop))
+        Ok(self.shrink_to_fit(partition, &mut |_, _| {}))
     }
 
     /// Evicts until the budget and the limit of a partition hold. Nothing comes in while they are
     /// exceeded, so each turn evicts something, unless other threads do.
-    fn shrink_to_fit(&self, partition: usize, gone: &mut impl FnMut(V)) -> Evicted {
+    fn shrink_to_fit(&self, partition: usize, gone: &mut impl FnMut(K, V)) -> Evicted {
         let need = Need { bytes: 0, partition };
         let mut evicted = Evicted::default();
         let mut waited = false;
@@ -656,13 +660,13 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         partition: usize,
         growth: impl Fn(&Policy<K, V>) -> u64,
         evicted: &mut Evicted,
-        dead: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
     ) -> Result<Reserved, Need> {
         let mut need = Need { bytes: growth(policy), partition };
         if !self.fits(need) {
             let share = policy.capacity_bytes();
             let floor = share.saturating_sub(need.bytes).max(floor_of(share));
-            self.give(shard, policy, need, floor, evicted, dead);
+            self.give(shard, policy, need, floor, evicted, gone);
             need.bytes = growth(policy);
         }
         if !self.budget.reserve(need.bytes) {
@@ -679,7 +683,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// down to a floor. Records may take 1/8 of the capacity and the floors leave 1/4 free, so that
     /// is enough for any record, unless other threads take the room or batches are used up, or the
     /// cache is so small that one record may take most of it: then all give what they have.
-    fn relieve(&self, need: Need, evicted: &mut Evicted, gone: &mut impl FnMut(V)) {
+    fn relieve(&self, need: Need, evicted: &mut Evicted, gone: &mut impl FnMut(K, V)) {
         let start = self.turn.fetch_add(1, Relaxed);
         let share = self.budget.capacity() / self.shards.len() as u64;
         let account = &self.accounts[need.partition];
@@ -694,7 +698,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                     let mut policy = shard.policy.write();
                     self.give(shard, &mut policy, need, floor, evicted, &mut dead);
                     drop(policy);
-                    dead.drain(..).for_each(&mut *gone);
+                    dead.drain(..).for_each(|(key, value)| gone(key, value));
                 }
             }
         }
@@ -709,11 +713,11 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         need: Need,
         floor: u64,
         evicted: &mut Evicted,
-        dead: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
     ) {
         let before = shard.charged.load(Relaxed);
         let account = &self.accounts[need.partition];
-        let gone = policy.evict_while(BATCH_MAX as u64, dead, |policy| {
+        let given = policy.evict_while(BATCH_MAX as u64, gone, |policy| {
             let held = policy.partitions().get(need.partition);
             if held.share.limit_bytes != u64::MAX && held.weight() > 0 {
                 let freed = held.noted.saturating_sub(policy.charged_to(need.partition));
@@ -725,8 +729,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             let freed = before.saturating_sub(charged);
             (charged > floor && !self.budget.fits(need.bytes, freed)).then_some(Giver::Any)
         });
-        evicted.records += gone.records;
-        evicted.bytes += gone.bytes;
+        evicted.records += given.records;
+        evicted.bytes += given.bytes;
         self.settle(shard, policy, Reserved::NOTHING);
     }
 
@@ -747,7 +751,13 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     }
 
     /// Counts a refusal, and takes out what is resident under the key: it is out of date.
-    fn refuse(&self, hash: u64, key: &K, refused: Refused, gone: &mut Vec<V>) -> Refused {
+    fn refuse(
+        &self,
+        hash: u64,
+        key: &K,
+        refused: Refused,
+        gone: &mut impl Extend<(K, V)>,
+    ) -> Refused {
         let reason = match refused {
             Refused::TooLarge { .. } => 0,
             Refused::NoRoom { .. } => 1,
@@ -755,7 +765,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             Refused::Full { .. } => 3,
         };
         self.refused[reason].fetch_add(1, Relaxed);
-        gone.extend(self.remove_hashed(hash, key));
+        gone.extend(self.remove_hashed(hash, key).map(|value| (key.clone(), value)));
         refused
     }
 

@@ -204,7 +204,7 @@ pub(crate) enum Giver {
     Partition(usize),
 }
 
-impl<K: Eq, V: Clone> Policy<K, V> {
+impl<K: Eq + Clone, V: Clone> Policy<K, V> {
     /// An empty policy. `options.shards` has no meaning here.
     pub fn new(options: &Options) -> Self {
         let mut policy = Self::one_of(options, 1, &Tuner::for_kind(options, 1));
@@ -367,8 +367,8 @@ impl<K: Eq, V: Clone> Policy<K, V> {
 
     // ---- Changing ------------------------------------------------------------------------------
 
-    /// Takes a record in and evicts what has to go for it; evicted and replaced values are
-    /// appended to `dead`, for the caller to drop where it suits.
+    /// Takes a record in and evicts what has to go for it; evicted and replaced values go to
+    /// `gone` with their keys, for the caller to drop where it suits.
     ///
     /// If the key is resident, its value is replaced in place. If it is resident and the new
     /// value is refused, the old one goes: it must not be served any more.
@@ -379,15 +379,15 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         value: V,
         charge: Charge,
         now: Duration,
-        dead: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
     ) -> Result<Inserted, Refused> {
         if let Err(refused) = self.check(&charge) {
-            dead.extend(self.remove(hash, &key));
+            gone.extend(self.remove(hash, &key).map(|value| (key, value)));
             return Err(refused);
         }
-        let comeback = self.prepare(hash, &key, &charge, now, dead);
-        let evicted = self.make_room(hash, &key, charge.tenant, charge.bytes, dead);
-        Ok(self.admit(hash, key, value, charge, comeback, now, evicted, dead))
+        let comeback = self.prepare(hash, &key, &charge, now, gone);
+        let evicted = self.make_room(hash, &key, charge.tenant, charge.bytes, gone);
+        Ok(self.admit(hash, key, value, charge, comeback, now, evicted, gone))
     }
 
     /// Replaces a resident record's value; the record keeps its place. `false` if it is not
@@ -399,18 +399,18 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         key: &K,
         value: V,
         bytes: u64,
-        dead: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
     ) -> Result<bool, Refused> {
         let limit = self.capacity / self.record_share;
         if let Err(refused) = Refused::check_size(bytes, self.record_overhead, limit) {
-            dead.extend(self.remove(hash, key));
+            gone.extend(self.remove(hash, key).map(|value| (key.clone(), value)));
             return Err(refused);
         }
         if let Some(slot) = self.directory.record(hash, key) {
             let tenant = self.records().get(slot).tenant.into();
-            self.make_room(hash, key, tenant, bytes, dead);
+            self.make_room(hash, key, tenant, bytes, gone);
         }
-        Ok(self.put(hash, key, value, bytes, dead))
+        Ok(self.put(hash, key, value, bytes, gone))
     }
 
     /// Changes a resident value in its place; what it weighs must stay. `None` if it is not
@@ -437,9 +437,9 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         true
     }
 
-    /// Keeps the records for which `keep` holds; values of the others are appended to `dead`.
-    pub fn retain(&mut self, mut keep: impl FnMut(&K, &Location) -> bool, dead: &mut Vec<V>) {
-        self.retain_below(usize::MAX, usize::MAX, &mut keep, dead);
+    /// Keeps the records for which `keep` holds; the others go to `gone`.
+    pub fn retain(&mut self, mut keep: impl FnMut(&K, &Location) -> bool, gone: &mut impl Extend<(K, V)>) {
+        self.retain_below(usize::MAX, usize::MAX, &mut keep, gone);
     }
 
     /// One bounded step of [`Policy::retain`]: looks at up to `limit` records below the slot
@@ -452,14 +452,14 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         cursor: usize,
         limit: usize,
         keep: &mut impl FnMut(&K, &Location) -> bool,
-        dead: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
     ) -> usize {
         let top = cursor.min(self.records().slots());
         let bottom = top.saturating_sub(limit);
         for slot in (bottom as u32..top as u32).rev() {
             let Some(record) = self.records().occupant(slot) else { continue };
             if !keep(&record.key, &record.location()) {
-                dead.push(self.take(slot).value);
+                gone.extend(Some(self.take(slot).into_entry()));
             }
         }
         self.trim_ghosts();
@@ -526,7 +526,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
     }
 
     /// Changes the bound and shrinks to it at once.
-    pub fn set_capacity(&mut self, capacity_bytes: u64, dead: &mut Vec<V>) -> Evicted {
+    pub fn set_capacity(&mut self, capacity_bytes: u64, gone: &mut impl Extend<(K, V)>) -> Evicted {
         self.set_bound(capacity_bytes);
         if let Some(tuner) = self.partitions.get(0).behaviour.tuner()
             && self.charge_overhead
@@ -536,7 +536,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         }
         let giver =
             |policy: &Self| (policy.charged_bytes() > policy.capacity).then_some(Giver::Any);
-        self.evict_while(u64::MAX, dead, giver)
+        self.evict_while(u64::MAX, gone, giver)
     }
 
     // ---- The pieces of an insertion, also used by `Cache` --------------------------------------
@@ -563,7 +563,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         key: &K,
         charge: &Charge,
         now: Duration,
-        dead: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
     ) -> Option<Comeback> {
         self.note_miss(hash, charge, now);
         let slot = match self.directory.find(hash, key)? {
@@ -572,7 +572,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
                 let old = self.records().get(slot);
                 let payer = (old.place.list().class, u32::from(old.tenant));
                 if payer != (charge.class, charge.tenant) {
-                    dead.push(self.take(slot).value);
+                    gone.extend(Some(self.take(slot).into_entry()));
                 }
                 return None;
             }
@@ -608,12 +608,12 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         key: &K,
         tenant: u32,
         bytes: u64,
-        dead: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
     ) -> Evicted {
         let partition = self.tenants.partition(tenant);
         let limit = self.partitions.get(partition).share.limit_bytes;
         let absent = !self.contains(hash, key);
-        self.evict_while(u64::MAX, dead, |policy| {
+        self.evict_while(u64::MAX, gone, |policy| {
             let growth = match absent {
                 true => bytes + policy.record_overhead,
                 false => policy.growth(hash, key, bytes),
@@ -633,7 +633,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
     pub(crate) fn evict_while(
         &mut self,
         limit: u64,
-        dead: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
         giver: impl Fn(&Self) -> Option<Giver>,
     ) -> Evicted {
         let mut evicted = Evicted::default();
@@ -643,7 +643,7 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         {
             evicted.records += 1;
             evicted.bytes += record.bytes;
-            dead.push(record.value);
+            gone.extend(Some(record.into_entry()));
         }
         evicted
     }
@@ -659,12 +659,12 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         comeback: Option<Comeback>,
         now: Duration,
         evicted: Evicted,
-        dead: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
     ) -> Inserted {
         match self.directory.find(hash, &key) {
             Some(Found::Record(slot)) => {
                 let list = self.records().get(slot).place.list();
-                self.put(hash, &key, value, charge.bytes, dead);
+                self.put(hash, &key, value, charge.bytes, gone);
                 let ghost = comeback.map(|comeback| comeback.ghost);
                 return Inserted { list, replaced: true, ghost, evicted };
             }
@@ -715,20 +715,21 @@ impl<K: Eq, V: Clone> Policy<K, V> {
         key: &K,
         value: V,
         bytes: u64,
-        dead: &mut Vec<V>,
+        gone: &mut impl Extend<(K, V)>,
     ) -> bool {
         let Some(slot) = self.directory.record(hash, key) else {
-            dead.push(value);
+            gone.extend(Some((key.clone(), value)));
             return false;
         };
         let record = self.records().get(slot);
         let (place, before) = (record.place, record.bytes);
         let sums = self.tenants.get_mut(record.tenant.into()).list_mut(place.list());
         sums.bytes = sums.bytes - before + bytes;
-        dead.push(self.directory.update(slot, |record| {
+        let old = self.directory.update(slot, |record| {
             record.bytes = bytes;
             std::mem::replace(&mut record.value, value)
-        }));
+        });
+        gone.extend(Some((key.clone(), old)));
         self.weigh(place, bytes, before);
         self.trim_ghosts();
         true

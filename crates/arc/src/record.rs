@@ -82,6 +82,11 @@ impl<K, V> Record<K, V> {
         clock.wrapping_sub(self.used.load(Relaxed)) & AGE_MAX
     }
 
+    /// Key and value.
+    pub fn into_entry(self) -> (K, V) {
+        (self.key, self.value)
+    }
+
     pub fn location(&self) -> Location {
         Location {
             list: self.place.list(),

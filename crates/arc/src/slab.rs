@@ -9,6 +9,8 @@
 //! goes ahead of whoever takes the oldest. What is offered is noted with the item, so that the
 //! marker and the sum of bytes before it follow whatever leaves the list, wherever it stood.
 
+use aligned_vec::{AVec, ConstAlign};
+
 use crate::place::Place;
 
 /// No slot.
@@ -20,6 +22,11 @@ pub(crate) const ITEMS_MAX: usize = (u32::MAX >> 1) as usize - 1;
 /// Slots of a page.
 const PAGE_SLOTS: usize = 1 << PAGE_SHIFT;
 const PAGE_SHIFT: u32 = 8;
+
+/// Pages begin with a cache line, so that a node of one line's size lies in one.
+const LINE_BYTES: usize = 64;
+
+type Page<T> = AVec<Node<T>, ConstAlign<LINE_BYTES>>;
 
 /// Holes that are left open: this part of the items, and a page.
 const HOLES_SHARE: usize = 64;
@@ -70,7 +77,7 @@ const HOLES: usize = 0;
 pub(crate) struct Slab<T> {
     /// All full but the last one, which is never empty; behind it may stand one empty page, so
     /// that an item that comes and goes does not make and free a page each time.
-    pages: Vec<Vec<Node<T>>>,
+    pages: Vec<Page<T>>,
     /// Items and holes.
     slots: usize,
     /// By number; a list that never held an item may be missing.
@@ -178,7 +185,7 @@ impl<T: Item> Slab<T> {
         assert!(self.slots < ITEMS_MAX, "slab is full");
         let page = self.slots >> PAGE_SHIFT;
         if page == self.pages.len() {
-            self.pages.push(Vec::with_capacity(PAGE_SLOTS));
+            self.pages.push(Page::with_capacity(0, PAGE_SLOTS));
         }
         let slot = self.slots as u32;
         self.pages[page].push(Node { item: Some(item), prev: NIL, next: NIL });

@@ -81,7 +81,7 @@ struct Shadows {
     changes: u64,
     /// Whether shadows have evicted since the sample last changed.
     full: bool,
-    dead: Vec<()>,
+    gone: Vec<(u64, ())>,
 }
 
 impl Tuner {
@@ -101,7 +101,7 @@ impl Tuner {
             sampled: 0,
             changes: 0,
             full: false,
-            dead: Vec::new(),
+            gone: Vec::new(),
         };
         Self {
             setting: AtomicU8::new(Setting::START as u8),
@@ -204,14 +204,14 @@ impl Shadows {
         let mut missed = [false; SETTINGS];
         for (policy, missed) in self.policies.iter_mut().zip(&mut missed) {
             if policy.capacity_bytes() != capacity {
-                policy.set_capacity(capacity, &mut self.dead);
+                policy.set_capacity(capacity, &mut self.gone);
             }
             *missed = policy.get(hash, &hash, now).is_none();
             if *missed {
-                let inserted = policy.insert(hash, hash, (), charge, now, &mut self.dead);
+                let inserted = policy.insert(hash, hash, (), charge, now, &mut self.gone);
                 self.full |= inserted.is_ok_and(|inserted| inserted.evicted.records > 0);
             }
-            self.dead.clear();
+            self.gone.clear();
         }
         self.duel.round(&missed, self.records());
     }
@@ -238,11 +238,11 @@ impl Shadows {
         self.full = false;
         let capacity = (self.capacity / f64::from(1u32 << thinning)).round() as u64;
         for policy in &mut self.policies {
-            policy.retain(|&hash, _| sample_bits(hash) <= u32::MAX >> thinning, &mut self.dead);
+            policy.retain(|&hash, _| sample_bits(hash) <= u32::MAX >> thinning, &mut self.gone);
             policy.retain_ghosts(|hash| sample_bits(hash) <= u32::MAX >> thinning);
             policy.set_ghosts_min(GHOSTS_MIN >> thinning);
-            policy.set_capacity(capacity, &mut self.dead);
-            self.dead.clear();
+            policy.set_capacity(capacity, &mut self.gone);
+            self.gone.clear();
         }
     }
 }

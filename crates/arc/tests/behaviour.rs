@@ -15,7 +15,7 @@ struct Load {
     policy: Policy<u64, ()>,
     hasher: DefaultHashBuilder,
     now: Duration,
-    dead: Vec<()>,
+    gone: Vec<(u64, ())>,
     seed: u64,
 }
 
@@ -25,7 +25,7 @@ impl Load {
             policy: Policy::new(&options),
             hasher: DefaultHashBuilder::default(),
             now: Duration::from_secs(1),
-            dead: Vec::new(),
+            gone: Vec::new(),
             seed: 0x853C_49E6_748F_EA9B,
         }
     }
@@ -36,8 +36,8 @@ impl Load {
         let hash = self.hasher.hash_one(key);
         let hit = self.policy.get(hash, &key, self.now).is_some();
         if !hit {
-            self.policy.insert(hash, key, (), charge, self.now, &mut self.dead).unwrap();
-            self.dead.clear();
+            self.policy.insert(hash, key, (), charge, self.now, &mut self.gone).unwrap();
+            self.gone.clear();
         }
         assert!(self.policy.charged_bytes() <= self.policy.capacity_bytes());
         hit

@@ -44,14 +44,14 @@ fn hit_ratio_percent(pages: &[u64], cache_pages: u64) -> f64 {
     let mut policy = Policy::<u64, ()>::new(&options);
     let charge = Charge { bytes: 1, class: Class::Data, kind: Kind::Demand, tenant: 0 };
     let mut hits = 0;
-    let mut dead = Vec::new();
+    let mut gone = Vec::new();
     for &page in pages {
         let hash = hasher.hash_one(page);
         if policy.get(hash, &page, Duration::ZERO).is_some() {
             hits += 1;
         } else {
-            policy.insert(hash, page, (), charge, Duration::ZERO, &mut dead).unwrap();
-            dead.clear();
+            policy.insert(hash, page, (), charge, Duration::ZERO, &mut gone).unwrap();
+            gone.clear();
         }
     }
     policy.validate().unwrap();

@@ -38,11 +38,11 @@ const fn hash(key: u64) -> u64 {
 /// Headers and index only: payloads are the caller's.
 fn policy_of(records: u64) -> Policy<u64, u64> {
     let mut policy = Policy::new(&arc_options(1 << 40));
-    let mut dead = Vec::new();
+    let mut gone = Vec::new();
     for key in 0..records {
-        policy.insert(hash(key), key, key, NOTHING, NOW, &mut dead).unwrap();
+        policy.insert(hash(key), key, key, NOTHING, NOW, &mut gone).unwrap();
     }
-    assert!(dead.is_empty());
+    assert!(gone.is_empty());
     policy
 }
 
@@ -93,16 +93,16 @@ fn a_ghost_takes_24_bytes_and_its_share_of_the_index() {
     let _turn = turn();
     let (bytes, policy) = taken(|| {
         let mut policy = Policy::new(&arc_options(CAPACITY));
-        let mut dead = Vec::new();
+        let mut gone = Vec::new();
         let half = CAPACITY / policy.record_overhead() / 2;
         for key in 0..half {
-            policy.insert(hash(key), key, key, NOTHING, NOW, &mut dead).unwrap();
+            policy.insert(hash(key), key, key, NOTHING, NOW, &mut gone).unwrap();
             policy.get(hash(key), &key, LATER);
         }
         for key in half..4 * half {
-            policy.insert(hash(key), key, key, NOTHING, LATER, &mut dead).unwrap();
+            policy.insert(hash(key), key, key, NOTHING, LATER, &mut gone).unwrap();
         }
-        policy.retain(|_, _| false, &mut dead);
+        policy.retain(|_, _| false, &mut gone);
         policy
     });
     let ghosts: u64 = List::ALL.map(|list| policy.ghosts(list).0).iter().sum();

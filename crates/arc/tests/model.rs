@@ -49,8 +49,8 @@ struct Model {
     usage: [Usage; TENANTS],
     /// What the current step evicted.
     evicted: Evicted,
-    /// Values that the current step let go.
-    dead: Vec<u64>,
+    /// What the current step let go, keys and values.
+    gone: Vec<(u64, u64)>,
 }
 
 impl Model {
@@ -65,7 +65,7 @@ impl Model {
             metadata_target: 0.25,
             usage: Default::default(),
             evicted: Evicted::default(),
-            dead: Vec::new(),
+            gone: Vec::new(),
         }
     }
 
@@ -173,7 +173,7 @@ impl Model {
         counters.prefetch_wasted += u64::from(record.prefetched);
         self.evicted.records += 1;
         self.evicted.bytes += record.bytes;
-        self.dead.push(record.value);
+        self.gone.push((record.key, record.value));
     }
 
     /// Value, list, and whether it is the first read after a prefetch.
@@ -204,7 +204,7 @@ impl Model {
         if let Some((old_class, queue, at)) = self.find(key) {
             let record = &self.lists[old_class][queue][at];
             if (old_class, record.tenant) != (class, charge.tenant) {
-                self.dead.push(record.value);
+                self.gone.push((record.key, record.value));
                 self.lists[old_class][queue].remove(at);
             }
         }
@@ -222,7 +222,7 @@ impl Model {
         let found = self.find(key);
         let queue = if let Some((c, q, at)) = found {
             let record = &mut self.lists[c][q][at];
-            self.dead.push(std::mem::replace(&mut record.value, value));
+            self.gone.push((key, std::mem::replace(&mut record.value, value)));
             record.bytes = charge.bytes;
             q
         } else {
@@ -307,16 +307,16 @@ impl Model {
                 self.evict();
             }
         }
-        let Some((class, queue, at)) = self.find(key) else { return self.dead.push(value) };
+        let Some((class, queue, at)) = self.find(key) else { return self.gone.push((key, value)) };
         let record = &mut self.lists[class][queue][at];
-        self.dead.push(std::mem::replace(&mut record.value, value));
+        self.gone.push((key, std::mem::replace(&mut record.value, value)));
         record.bytes = bytes;
         self.trim();
     }
 
     fn remove(&mut self, key: u64) {
         if let Some((class, queue, at)) = self.find(key) {
-            self.dead.push(self.lists[class][queue].remove(at).value);
+            self.gone.push((key, self.lists[class][queue].remove(at).value));
             self.trim();
         }
     }
@@ -324,7 +324,7 @@ impl Model {
     fn drop_tenant(&mut self, tenant: u32) {
         for list in self.lists.iter_mut().flatten() {
             let gone = list.extract_if(.., |record| record.tenant == tenant);
-            self.dead.extend(gone.map(|record| record.value));
+            self.gone.extend(gone.map(|record| (record.key, record.value)));
         }
         self.trim();
     }
@@ -455,10 +455,10 @@ fn run(charge_overhead: bool, steps: Vec<Step>) {
     let mut policy = Policy::<u64, u64>::new(&options);
     let mut model = Model::new(&policy);
     let mut now = Duration::from_secs(1);
-    let mut dead = Vec::new();
+    let mut gone = Vec::new();
     for (version, step) in (0u64..).zip(steps) {
-        dead.clear();
-        (model.dead, model.evicted) = Default::default();
+        gone.clear();
+        (model.gone, model.evicted) = Default::default();
         match step {
             Step::Get(key) => {
                 let hit = policy.hit(hash(key), &key, now);
@@ -467,17 +467,17 @@ fn run(charge_overhead: bool, steps: Vec<Step>) {
             }
             Step::Insert(key, charge) => {
                 let ghost = policy.ghost(hash(key));
-                let done = policy.insert(hash(key), key, version, charge, now, &mut dead);
+                let done = policy.insert(hash(key), key, version, charge, now, &mut gone);
                 let expected = model.insert(key, version, charge, now);
                 assert_eq!(done.ok(), expected.map(|inserted| Inserted { ghost, ..inserted }));
             }
             Step::Replace(key, bytes) => {
-                let done = policy.replace(hash(key), &key, version, bytes, &mut dead);
+                let done = policy.replace(hash(key), &key, version, bytes, &mut gone);
                 model.replace(key, version, bytes);
                 assert_eq!(done == Ok(true), model.find(key).is_some());
             }
             Step::Remove(key) => {
-                dead.extend(policy.remove(hash(key), &key));
+                gone.extend(policy.remove(hash(key), &key).map(|value| (key, value)));
                 model.remove(key);
             }
             Step::Demote(key) => {
@@ -485,16 +485,16 @@ fn run(charge_overhead: bool, steps: Vec<Step>) {
                 model.demote(key);
             }
             Step::SetCapacity(capacity) => {
-                let evicted = policy.set_capacity(capacity, &mut dead);
+                let evicted = policy.set_capacity(capacity, &mut gone);
                 model.set_capacity(capacity);
                 assert_eq!(evicted, model.evicted);
             }
             Step::DropTenant(tenant) => {
-                policy.retain(|_, location| location.tenant != tenant, &mut dead);
+                policy.retain(|_, location| location.tenant != tenant, &mut gone);
                 model.drop_tenant(tenant);
                 // In which order is not promised.
-                dead.sort_unstable();
-                model.dead.sort_unstable();
+                gone.sort_unstable();
+                model.gone.sort_unstable();
             }
             Step::Offer(list, ahead_bytes, records_max) => {
                 let mut offers = Vec::new();
@@ -507,7 +507,7 @@ fn run(charge_overhead: bool, steps: Vec<Step>) {
             }
             Step::Wait(ms) => now += Duration::from_millis(ms),
         }
-        assert_eq!(dead, model.dead);
+        assert_eq!(gone, model.gone);
         model.compare(&policy);
     }
 }

@@ -14,12 +14,12 @@ const UNCACHED: List = List::new(Class::Data, Queue::Uncached);
 struct Fixture {
     policy: Policy<u64, u64>,
     now: Duration,
-    dead: Vec<u64>,
+    gone: Vec<(u64, u64)>,
 }
 
 fn fixture() -> Fixture {
     let options = Options { charge_overhead: false, policy: PolicyKind::Arc, ..Options::new(16) };
-    Fixture { policy: Policy::new(&options), now: Duration::from_secs(1), dead: Vec::new() }
+    Fixture { policy: Policy::new(&options), now: Duration::from_secs(1), gone: Vec::new() }
 }
 
 const fn hash(key: u64) -> u64 {
@@ -34,7 +34,7 @@ impl Fixture {
     fn insert(&mut self, key: u64, class: Class, kind: Kind) -> Inserted {
         let charge = Charge { bytes: 1, class, kind, tenant: 0 };
         let inserted =
-            self.policy.insert(hash(key), key, key, charge, self.now, &mut self.dead).unwrap();
+            self.policy.insert(hash(key), key, key, charge, self.now, &mut self.gone).unwrap();
         self.policy.validate().unwrap();
         assert!(self.policy.charged_bytes() <= self.policy.capacity_bytes());
         inserted
@@ -215,10 +215,10 @@ fn a_demoted_record_is_the_first_to_go_and_leaves_no_ghost() {
     it.policy.validate().unwrap();
     assert_eq!(it.list(3), Some(UNCACHED));
     assert!(it.read(3), "still served");
-    it.dead.clear();
+    it.gone.clear();
     it.demand(500);
     assert_eq!((it.list(3), it.ghost(3)), (None, None));
-    assert_eq!(it.dead, [3]);
+    assert_eq!(it.gone, [(3, 3)]);
 }
 
 #[test]
@@ -228,10 +228,10 @@ fn removal_leaves_no_ghost_and_replacement_no_trace() {
     assert_eq!(it.policy.remove(hash(3), &3), None);
     assert_eq!(it.ghost(3), None);
     let before = it.policy.locate(hash(4), &4).unwrap();
-    it.dead.clear();
-    assert_eq!(it.policy.replace(hash(4), &4, 44, 2, &mut it.dead), Ok(true));
-    assert_eq!(it.policy.replace(hash(3), &3, 33, 2, &mut it.dead), Ok(false));
-    assert_eq!(it.dead, [4, 33]);
+    it.gone.clear();
+    assert_eq!(it.policy.replace(hash(4), &4, 44, 2, &mut it.gone), Ok(true));
+    assert_eq!(it.policy.replace(hash(3), &3, 33, 2, &mut it.gone), Ok(false));
+    assert_eq!(it.gone, [(4, 4), (3, 33)]);
     let after = it.policy.locate(hash(4), &4).unwrap();
     assert_eq!(after, arc::Location { bytes: 2, ..before });
     assert_eq!(it.policy.peek(hash(4), &4), Some(44));
@@ -243,15 +243,15 @@ fn a_record_that_is_too_large_is_refused_and_its_old_value_goes() {
     let mut it = fixture();
     it.demand(1);
     let charge = Charge { bytes: 3, class: Class::Data, kind: Kind::Demand, tenant: 0 };
-    let refused = it.policy.insert(hash(1), 1, 11, charge, it.now, &mut it.dead);
+    let refused = it.policy.insert(hash(1), 1, 11, charge, it.now, &mut it.gone);
     assert_eq!(refused, Err(Refused::TooLarge { cost: 3, limit: 2 }));
     assert!(!it.policy.contains(hash(1), &1));
     it.demand(1);
-    let refused = it.policy.replace(hash(1), &1, 11, u64::MAX, &mut it.dead);
+    let refused = it.policy.replace(hash(1), &1, 11, u64::MAX, &mut it.gone);
     assert!(matches!(refused, Err(Refused::TooLarge { .. })));
     assert!(it.policy.is_empty());
     let charge = Charge { bytes: 1, tenant: u32::MAX, ..charge };
-    let refused = it.policy.insert(hash(1), 1, 11, charge, it.now, &mut it.dead);
+    let refused = it.policy.insert(hash(1), 1, 11, charge, it.now, &mut it.gone);
     assert!(matches!(refused, Err(Refused::UnknownTenant { .. })));
 }
 
@@ -286,11 +286,11 @@ fn a_class_that_is_alone_has_everything() {
 #[test]
 fn capacity_shrinks_at_once() {
     let mut it = fixture().with_frequent(0..8);
-    it.dead.clear();
-    let evicted = it.policy.set_capacity(5, &mut it.dead);
+    it.gone.clear();
+    let evicted = it.policy.set_capacity(5, &mut it.gone);
     it.policy.validate().unwrap();
-    assert_eq!((evicted.records, it.dead.len(), it.policy.len()), (11, 11, 5));
-    it.policy.set_capacity(0, &mut it.dead);
+    assert_eq!((evicted.records, it.gone.len(), it.policy.len()), (11, 11, 5));
+    it.policy.set_capacity(0, &mut it.gone);
     it.policy.validate().unwrap();
     assert!(it.policy.is_empty());
 }

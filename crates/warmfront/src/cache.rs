@@ -53,10 +53,11 @@ use std::time::Duration;
 
 use arc::{Charge, Class, Kind};
 use hashbrown::DefaultHashBuilder;
+use smallvec::SmallVec;
 use storage::Clock;
 
 use crate::flight::Flights;
-use departure::{Kept, Listener};
+use departure::Listener;
 use statistics::Counters;
 
 pub use arc::PolicyKind;
@@ -85,7 +86,7 @@ type Weigher<K, V> = Box<dyn Fn(&K, &V) -> u64 + Send + Sync>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Cache<K, V, S = DefaultHashBuilder> {
-    records: arc::Cache<K, Kept<K, V>, S>,
+    records: arc::Cache<K, V, S>,
     flights: Flights<K, Result<V, FetchError>, S>,
     weigher: Weigher<K, V>,
     listener: Option<Listener<K, V>>,
@@ -128,11 +129,11 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// ```
     pub fn get(&self, key: &K) -> Option<V> {
         let now = if self.times_hits { self.clock.now() } else { Duration::ZERO };
-        let kept = self.records.get(key, now);
-        if kept.is_none() {
+        let value = self.records.get(key, now);
+        if value.is_none() {
             self.counters.misses.fetch_add(1, Relaxed);
         }
-        kept.map(|kept| kept.value)
+        value
     }
 
     /// The value under `key`, if it is in the cache. Has no effect on what stays, and is not
@@ -147,7 +148,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn peek(&self, key: &K) -> Option<V> {
-        self.records.peek(key).map(|kept| kept.value)
+        self.records.peek(key)
     }
 
     /// Whether `key` is in the cache. As [`Cache::peek`], without effect.
@@ -249,10 +250,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn insert(&self, key: K, value: V) -> Result<(), NotKept<V>> {
-        let admission = Admission::of(self, key, value);
-        let key = admission.key.clone();
+        let admission = Admission::of(self, key.clone(), value);
         let admitted = self.flights.call_off(&key, || admission.run(self));
-        admitted.announce(self)
+        admitted.announce(self, &key)
     }
 
     /// Takes the value under `key` out. A fetch of the key that is under way is called off: its
@@ -267,9 +267,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn remove(&self, key: &K) -> Option<V> {
-        let kept = self.flights.call_off(key, || self.records.remove(key))?;
+        let value = self.flights.call_off(key, || self.records.remove(key))?;
         self.counters.removals.fetch_add(1, Relaxed);
-        Some(self.depart(kept, Reason::Removed))
+        Some(self.depart(|| key.clone(), value, Reason::Removed))
     }
 
     /// Keeps the entries whose key satisfies `keep`, and returns how many went. Calls off all
@@ -286,7 +286,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K) -> bool) -> u64 {
         self.flights.call_off_all();
-        let gone = |kept| drop(self.depart(kept, Reason::Removed));
+        let gone = |key, value| drop(self.depart(|| key, value, Reason::Removed));
         let removed = self.records.retain_with(|key, _| keep(key), gone);
         self.counters.removals.fetch_add(removed, Relaxed);
         removed
@@ -326,7 +326,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn resize(&self, capacity_bytes: u64) -> u64 {
-        let gone = |kept| drop(self.depart(kept, Reason::Evicted));
+        let gone = |key, value| drop(self.depart(|| key, value, Reason::Evicted));
         self.records.set_capacity_with(capacity_bytes, gone).bytes
     }
 
@@ -351,59 +351,57 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     }
 
     /// Tells the listener that an entry has left, and gives its value.
-    fn depart(&self, kept: Kept<K, V>, reason: Reason) -> V {
-        if let (Some(listener), Some(key)) = (&self.listener, kept.key) {
-            listener(Departure { key: *key, value: kept.value.clone(), reason });
+    fn depart(&self, key: impl FnOnce() -> K, value: V, reason: Reason) -> V {
+        if let Some(listener) = &self.listener {
+            listener(Departure { key: key(), value: value.clone(), reason });
         }
-        kept.value
+        value
     }
 }
 
 /// An entry on its way in, with all that has to be known before a lock is taken.
 struct Admission<K, V> {
     key: K,
-    kept: Kept<K, V>,
+    value: V,
     charge: Charge,
     now: Duration,
 }
 
 /// What has to be told once no lock is held: who had to leave, and whether the entry came in.
 struct Admitted<K, V> {
-    gone: Vec<Kept<K, V>>,
-    refused: Option<(Refused, Kept<K, V>)>,
-    /// The key, if there is a listener.
-    key: Option<K>,
+    gone: SmallVec<[(K, V); 2]>,
+    refused: Option<(Refused, V)>,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Admission<K, V> {
     fn of<S>(cache: &Cache<K, V, S>, key: K, value: V) -> Self {
         let bytes = (cache.weigher)(&key, &value);
         let charge = Charge { bytes, class: Class::Data, kind: Kind::Demand, tenant: 0 };
-        let kept = Kept { value, key: cache.listener.is_some().then(|| Box::new(key.clone())) };
-        Self { key, kept, charge, now: cache.clock.now() }
+        Self { key, value, charge, now: cache.clock.now() }
     }
 
     /// Takes the entry in. Runs no code of the program but that of its keys.
     fn run<S: BuildHasher>(self, cache: &Cache<K, V, S>) -> Admitted<K, V> {
-        let mut gone = Vec::new();
-        let key = self.kept.key.as_deref().cloned();
-        let inserted =
-            cache.records.insert_into(self.key, self.kept, self.charge, self.now, &mut gone);
-        let refused = inserted.err().map(|(refused, kept)| (Refused::from(refused), kept));
-        Admitted { gone, refused, key }
+        let mut gone = SmallVec::new();
+        let Self { key, value, charge, now } = self;
+        let inserted = cache.records.insert_into(key, value, charge, now, &mut gone);
+        let refused = inserted.err().map(|(refused, value)| (Refused::from(refused), value));
+        Admitted { gone, refused }
     }
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Admitted<K, V> {
-    fn announce<S: BuildHasher>(self, cache: &Cache<K, V, S>) -> Result<(), NotKept<V>> {
-        for kept in self.gone {
-            let same = self.key.is_some() && kept.key.as_deref() == self.key.as_ref();
-            cache.depart(kept, if same { Reason::Replaced } else { Reason::Evicted });
+    /// Tells the listener; `key` is that of the entry.
+    fn announce<S: BuildHasher>(self, cache: &Cache<K, V, S>, key: &K) -> Result<(), NotKept<V>> {
+        for (other, value) in self.gone {
+            let reason = if other == *key { Reason::Replaced } else { Reason::Evicted };
+            cache.depart(|| other, value, reason);
         }
         match self.refused {
             None => Ok(()),
-            Some((reason, kept)) => {
-                Err(NotKept { value: cache.depart(kept, Reason::Refused(reason)), reason })
+            Some((reason, value)) => {
+                let value = cache.depart(|| key.clone(), value, Reason::Refused(reason));
+                Err(NotKept { value, reason })
             }
         }
     }

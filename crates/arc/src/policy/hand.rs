@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::slab::{ITEMS_MAX, Item};
 use crate::sync::Relaxed;
 
-impl<K: Eq, V: Clone> Policy<K, V> {
+impl<K: Eq + Clone, V: Clone> Policy<K, V> {
     /// Evicts one record and leaves its ghost. `None` if the giver holds nothing.
     pub(super) fn evict(&mut self, giver: Giver) -> Option<Record<K, V>> {
         let partition = match giver {

@@ -10,7 +10,7 @@ use crate::record::{Charge, Kind, Record};
 use crate::sync::Relaxed;
 use crate::touch::Noted;
 
-impl<K: Eq, V: Clone> Policy<K, V> {
+impl<K: Eq + Clone, V: Clone> Policy<K, V> {
     /// A resident record was used, not only again within the same touch.
     #[inline]
     pub(super) fn note_use(&self, record: &Record<K, V>, noted: Noted, now: Duration) {

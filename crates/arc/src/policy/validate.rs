@@ -7,7 +7,7 @@ use crate::partition::Partition;
 use crate::place::Place;
 use crate::slab::Item;
 
-impl<K: Eq, V: Clone> Policy<K, V> {
+impl<K: Eq + Clone, V: Clone> Policy<K, V> {
     /// Recounts the shadows of all partitions.
     pub fn validate_shadows(&self) -> Result<(), String> {
         self.partitions.iter().try_for_each(|partition| match &partition.behaviour {

@@ -14,7 +14,7 @@ use super::objects::Objects;
 pub struct Shipped {
     policy: arc::Policy<u32, ()>,
     objects: Objects,
-    dead: Vec<()>,
+    gone: Vec<(u32, ())>,
 }
 
 impl Shipped {
@@ -33,7 +33,7 @@ impl Shipped {
             record_share: 1,
             ..Options::new(capacity)
         };
-        Shipped { policy: arc::Policy::new(&options), objects: objects.clone(), dead: Vec::new() }
+        Shipped { policy: arc::Policy::new(&options), objects: objects.clone(), gone: Vec::new() }
     }
 
     /// What the shipped policy charges for a resident record besides its payload, bytes.
@@ -52,8 +52,8 @@ impl Policy for Shipped {
         let bytes = self.objects.weight(id);
         let charge = Charge { bytes, class: Class::Data, kind: Kind::Demand, tenant: 0 };
         // A refusal is a miss as any other.
-        let _ = self.policy.insert(hash, id, (), charge, Duration::ZERO, &mut self.dead);
-        self.dead.clear();
+        let _ = self.policy.insert(hash, id, (), charge, Duration::ZERO, &mut self.gone);
+        self.gone.clear();
         false
     }
 

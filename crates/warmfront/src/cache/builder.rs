@@ -113,8 +113,6 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
 
     /// What to do with entries that leave and with values that are refused. Called on the thread
     /// whose call caused it, before that call returns, while no lock is held: it may use the cache.
-    /// Each entry then takes the memory of one more key on the heap, which the cache counts with
-    /// the key's `size_of`.
     ///
     /// ```
     /// # use warmfront::cache::Cache;
@@ -239,13 +237,6 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
             return Err(BuildError::ZeroCapacity);
         }
         let weigher = self.weigher.ok_or(BuildError::NoWeigher)?;
-        let weigher: Weigher<K, V> = match self.listener {
-            None => weigher,
-            // The second key that an entry then has.
-            Some(_) => Box::new(move |key, value| {
-                weigher(key, value).saturating_add(size_of::<K>() as u64)
-            }),
-        };
         let options = arc::Options {
             shards: self.shards,
             correlated_window: self.correlated_window,

@@ -46,17 +46,3 @@ pub enum Reason {
     /// It was never let in.
     Refused(Refused),
 }
-
-/// A value as the ARC holds it.
-#[derive(Debug)]
-pub(super) struct Kept<K, V> {
-    pub value: V,
-    /// The key, for the listener if there is one. Copies that are handed out have none.
-    pub key: Option<Box<K>>,
-}
-
-impl<K, V: Clone> Clone for Kept<K, V> {
-    fn clone(&self) -> Self {
-        Self { value: self.value.clone(), key: None }
-    }
-}

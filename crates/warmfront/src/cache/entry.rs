@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use arc::{Location, Queue};
 
-use super::departure::Kept;
-
 /// An entry of the cache, and how it has been used.
 ///
 /// ```
@@ -46,12 +44,12 @@ pub struct Entry<K, V> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Entries<'a, K, V, S> {
-    records: &'a arc::Cache<K, Kept<K, V>, S>,
+    records: &'a arc::Cache<K, V, S>,
     keys: std::vec::IntoIter<(K, Location)>,
 }
 
 impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Entries<'a, K, V, S> {
-    pub(super) fn new(records: &'a arc::Cache<K, Kept<K, V>, S>) -> Self {
+    pub(super) fn new(records: &'a arc::Cache<K, V, S>) -> Self {
         Self { records, keys: records.by_heat().into_iter() }
     }
 }
@@ -61,7 +59,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Iterator for Entries<'_, K,
 
     fn next(&mut self) -> Option<Entry<K, V>> {
         self.keys.by_ref().find_map(|(key, location)| {
-            let value = self.records.peek(&key)?.value;
+            let value = self.records.peek(&key)?;
             Some(Entry {
                 key,
                 value,

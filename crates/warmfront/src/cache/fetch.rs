@@ -218,12 +218,13 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     {
         let error = match ended {
             Ok(Ok(value)) => {
-                let admission = Admission::of(self, fetching.lead().key().clone(), value.clone());
+                let key = fetching.lead().key().clone();
+                let admission = Admission::of(self, key.clone(), value.clone());
                 let mut admitted = None;
                 let admit = || admitted = Some(admission.run(self));
                 fetching.end().land_after(Ok(value.clone()), admit);
                 // A refusal is counted and told; the caller has the value.
-                let _ = admitted.map(|admitted| admitted.announce(self));
+                let _ = admitted.map(|admitted| admitted.announce(self, &key));
                 return Ok(value);
             }
             Ok(Err(error)) => Ok(FetchError::Failed(Arc::from(error.into()))),
