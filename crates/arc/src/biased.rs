@@ -2,16 +2,19 @@
 
 //! [`BiasedLock`]: a reader-writer lock whose readers do not meet.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::hint::spin_loop;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, compiler_fence};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(miri))]
+use rustix::thread::{MembarrierCommand, membarrier};
 
 /// Threads that can have a slot at a time; others read through the lock itself.
-const SLOTS: usize = 64;
+pub(crate) const SLOTS: usize = 64;
 
 /// Reads through the lock itself after which its readers use slots again. Each write that finds
 /// them there looks at the slots of all threads, which costs about as much as so many reads save.
@@ -27,14 +30,25 @@ const SPINS: u32 = 128;
 /// and takes nothing: no line is shared between readers. A writer takes the lock underneath, ends
 /// the bias, and waits until no slot holds the address. Readers then go through the lock
 /// underneath, until some have done so undisturbed.
+///
+/// Between a reader's two steps, and between the writer's, stands a barrier, or one of them could
+/// miss the other. The writer's is `membarrier`, which makes one in every thread of the process,
+/// so that a reader needs none; where the kernel has no such call, the reader makes its own.
 #[derive(Debug)]
 pub(crate) struct BiasedLock<T> {
-    biased: AtomicBool,
+    bias: AtomicU8,
     /// Reads through the lock since the last write that ended the bias.
     reads: AtomicU32,
     lock: RwLock<()>,
     value: UnsafeCell<T>,
 }
+
+/// Readers go through the lock underneath.
+const UNBIASED: u8 = 0;
+/// Readers use slots, and make a barrier.
+const FENCED: u8 = 1;
+/// Readers use slots; the writer makes their barrier.
+const UNFENCED: u8 = 2;
 
 // SAFETY: as `RwLock<T>`: `&T` is given to several threads at once, `&mut T` to one, never both.
 unsafe impl<T: Send> Send for BiasedLock<T> {}
@@ -65,7 +79,7 @@ pub(crate) struct WriteGuard<'a, T> {
 impl<T> BiasedLock<T> {
     pub const fn new(value: T) -> Self {
         Self {
-            biased: AtomicBool::new(false),
+            bias: AtomicU8::new(UNBIASED),
             reads: AtomicU32::new(0),
             lock: RwLock::new(()),
             value: UnsafeCell::new(value),
@@ -73,7 +87,7 @@ impl<T> BiasedLock<T> {
     }
 
     fn address(&self) -> usize {
-        std::ptr::from_ref(&self.biased).addr()
+        std::ptr::from_ref(&self.bias).addr()
     }
 
     /// Waits until nobody writes.
@@ -90,17 +104,23 @@ impl<T> BiasedLock<T> {
 
     #[inline]
     fn take_slot(&self) -> Option<&'static Slot> {
-        if !self.biased.load(Relaxed) {
+        let bias = self.bias.load(Acquire);
+        if bias == UNBIASED {
             return None;
         }
-        let slot = own_slot()?;
+        let slot = &SLOT_TABLE[own_slot()?];
         if slot.0.load(Relaxed) != 0 {
             return None;
         }
-        slot.0.store(self.address(), SeqCst);
+        if bias == UNFENCED {
+            slot.0.store(self.address(), Relaxed);
+            compiler_fence(SeqCst);
+        } else {
+            slot.0.store(self.address(), SeqCst);
+        }
         // In one order with the writer's two steps: either the writer sees the slot taken, or we
         // see that the bias has ended.
-        if self.biased.load(SeqCst) {
+        if self.bias.load(SeqCst) == bias {
             return Some(slot);
         }
         slot.0.store(0, Release);
@@ -110,9 +130,13 @@ impl<T> BiasedLock<T> {
     #[cold]
     fn read_slowly(&self) -> RwLockReadGuard<'_, ()> {
         let guard = self.lock.read();
-        // With the lock held there is no writer that could miss it.
-        if self.reads.fetch_add(1, Relaxed) >= READS_BEFORE_BIAS {
-            self.biased.store(true, Release);
+        // Reads that count at the same time may count as one.
+        let reads = self.reads.load(Relaxed);
+        if reads < READS_BEFORE_BIAS {
+            self.reads.store(reads + 1, Relaxed);
+        } else {
+            // With the lock held there is no writer that could miss it.
+            self.bias.store(if barriers_for_all() { UNFENCED } else { FENCED }, Release);
         }
         guard
     }
@@ -121,7 +145,7 @@ impl<T> BiasedLock<T> {
     #[inline]
     pub fn write(&self) -> WriteGuard<'_, T> {
         let lock = self.lock.write();
-        if self.biased.load(Relaxed) {
+        if self.bias.load(Relaxed) != UNBIASED {
             self.end_bias();
         }
         // SAFETY: the lock is held exclusively, so that no reader holds it; and none is in a slot:
@@ -131,8 +155,11 @@ impl<T> BiasedLock<T> {
 
     #[cold]
     fn end_bias(&self) {
-        self.biased.store(false, SeqCst);
+        let bias = self.bias.swap(UNBIASED, SeqCst);
         self.reads.store(0, Relaxed);
+        if bias == UNFENCED {
+            make_barriers();
+        }
         // A thread that gets its slot after this look finds that the bias has ended.
         let known = SLOTS - SLOTS_TAKEN.load(SeqCst).leading_zeros() as usize;
         for slot in &SLOT_TABLE[..known] {
@@ -203,21 +230,67 @@ impl Ownership {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
+        NUMBER.set(NONE);
         if let Some(number) = self.0 {
             SLOTS_TAKEN.fetch_and(!(1 << number), Release);
         }
     }
 }
 
+/// The thread has not asked for a slot yet.
+const UNKNOWN: usize = usize::MAX;
+/// The thread has no slot, because there was none left or because it ends.
+const NONE: usize = SLOTS;
+
 thread_local! {
     static OWN: Ownership = Ownership::claim();
+    /// The number in `OWN`, where it is found without a look at whether that still lives.
+    static NUMBER: Cell<usize> = const { Cell::new(UNKNOWN) };
 }
 
-/// The calling thread's slot, if there was one left for it.
+/// The number of the calling thread's slot, below [`SLOTS`], if there was one left for it. No
+/// other thread has it while this one lives.
 #[inline]
-fn own_slot() -> Option<&'static Slot> {
-    let number = OWN.try_with(|own| own.0).ok().flatten()?;
-    SLOT_TABLE.get(number)
+pub(crate) fn own_slot() -> Option<usize> {
+    let number = match NUMBER.get() {
+        UNKNOWN => claim_slot(),
+        number => number,
+    };
+    (number < SLOTS).then_some(number)
+}
+
+#[cold]
+fn claim_slot() -> usize {
+    let number = OWN.try_with(|own| own.0).ok().flatten().unwrap_or(NONE);
+    NUMBER.set(number);
+    number
+}
+
+// ---- Barriers in all threads -------------------------------------------------------------------
+
+/// Whether [`make_barriers`] can be called.
+#[cfg(not(miri))]
+fn barriers_for_all() -> bool {
+    static REGISTERED: LazyLock<bool> =
+        LazyLock::new(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok());
+    *REGISTERED
+}
+
+/// Makes a memory barrier in all threads of the process that are running.
+#[cfg(not(miri))]
+fn make_barriers() {
+    let made = membarrier(MembarrierCommand::PrivateExpedited);
+    assert!(made.is_ok(), "membarrier was registered, but fails: {made:?}");
+}
+
+#[cfg(miri)]
+const fn barriers_for_all() -> bool {
+    false
+}
+
+#[cfg(miri)]
+fn make_barriers() {
+    unreachable!("Miri does not know the system call");
 }
 
 #[cfg(test)]
@@ -230,7 +303,7 @@ mod tests {
     fn biased(value: u64) -> BiasedLock<[u64; 4]> {
         let lock = BiasedLock::new([value; 4]);
         (0..=READS_BEFORE_BIAS).for_each(|_| drop(lock.read()));
-        assert!(lock.biased.load(Relaxed));
+        assert_ne!(lock.bias.load(Relaxed), UNBIASED);
         lock
     }
 
@@ -258,7 +331,7 @@ mod tests {
     #[test]
     fn slots_come_back() {
         for _ in 0..2 * SLOTS {
-            let number = thread::spawn(|| OWN.with(|own| own.0)).join().unwrap();
+            let number = thread::spawn(own_slot).join().unwrap();
             assert!(number.is_some(), "one is left");
         }
     }

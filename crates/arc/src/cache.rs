@@ -10,11 +10,12 @@ use smallvec::SmallVec;
 use crate::behaviour::{Behaviour, PolicyKind};
 use crate::budget::Budget;
 use crate::ghost::Ghost;
+use crate::hits::Hits;
 use crate::list::{Class, List};
 use crate::offer::{OFFER_ORDER, Offer};
 use crate::options::Options;
 use crate::place::PARTITIONS_MAX;
-use crate::policy::{Evicted, Giver, HEAT_ORDER, Hit, Inserted, Policy};
+use crate::policy::{Evicted, Giver, HEAT_ORDER, Hit, Inserted, Policy, Seen};
 use crate::record::{Charge, Location};
 use crate::refused::Refused;
 use crate::share::{Share, ShareRefused};
@@ -96,6 +97,8 @@ pub struct Cache<K, V, S = DefaultHashBuilder> {
     capacity_bytes: AtomicU64,
     /// What is charged for the shadows of the tuners.
     aside_bytes: AtomicU64,
+    /// Hits, which are not counted in the shards.
+    hits: Hits,
     /// What the shards together may take.
     budget: Budget,
     /// Of each partition, what its records take in all shards, and its limit.
@@ -135,6 +138,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             shards,
             capacity_bytes: AtomicU64::new(options.capacity_bytes),
             aside_bytes: AtomicU64::new(0),
+            hits: Hits::new(),
             budget: Budget::new(options.capacity_bytes),
             accounts: (0..PARTITIONS_MAX).map(|_| Budget::new(u64::MAX)).collect(),
             terms: Mutex::new(vec![Terms { share: Share::FREE, behaviour }]),
@@ -153,14 +157,33 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// The record's value, if it is resident. Counts as an access at `now`.
     pub fn get(&self, key: &K, now: Duration) -> Option<V> {
-        let hash = self.hasher.hash_one(key);
-        self.shard(hash).policy.read().get(hash, key, now)
+        self.read(key, now, V::clone)
+    }
+
+    /// What `look` makes of the record's value, if it is resident; for values whose clones cost,
+    /// or are counted in a place that all threads write. Counts as an access at `now`.
+    ///
+    /// `look` must be short and not call the cache: changes of its shard wait.
+    pub fn read<R>(&self, key: &K, now: Duration, look: impl FnOnce(&V) -> R) -> Option<R> {
+        self.seen(key, now, |seen| look(seen.value))
     }
 
     /// As [`Cache::get`], and tells where the record stands.
     pub fn hit(&self, key: &K, now: Duration) -> Option<Hit<V>> {
+        self.seen(key, now, |Seen { value, list, first_after_prefetch, .. }| Hit {
+            value: value.clone(),
+            list,
+            first_after_prefetch,
+        })
+    }
+
+    #[inline]
+    fn seen<R>(&self, key: &K, now: Duration, look: impl FnOnce(Seen<'_, V>) -> R) -> Option<R> {
         let hash = self.hasher.hash_one(key);
-        self.shard(hash).policy.read().hit(hash, key, now)
+        let policy = self.shard(hash).policy.read();
+        let seen = policy.touch(hash, key, now)?;
+        self.hits.count(seen.tenant, seen.list, seen.first_after_prefetch);
+        Some(look(seen))
     }
 
     /// The record's value, without any effect on the policy.
@@ -259,6 +282,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             refused: RefusedStatistics { too_large, no_room, unknown_tenant, full },
             ..Statistics::default()
         };
+        self.hits.add_all_to(&mut all.usage);
+        all.tenant_table_bytes += self.hits.bytes();
         for shard in &self.shards {
             let policy = shard.policy.read();
             all.tenant_table_bytes += policy.tenant_table_bytes();
@@ -279,6 +304,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// Sums and counters of one tenant.
     pub fn tenant(&self, tenant: u32) -> Usage {
         let mut sum = Usage::default();
+        self.hits.add_to(tenant, &mut sum);
         self.shards.iter().for_each(|shard| sum += shard.policy.read().tenant(tenant));
         sum
     }

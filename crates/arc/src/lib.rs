@@ -30,6 +30,7 @@ mod curve;
 mod directory;
 mod duel;
 mod ghost;
+mod hits;
 mod list;
 mod offer;
 mod options;

@@ -141,6 +141,15 @@ pub struct Hit<V> {
     pub first_after_prefetch: bool,
 }
 
+/// A hit that has not been counted for the record's tenant yet.
+#[derive(Debug)]
+pub(crate) struct Seen<'a, V> {
+    pub value: &'a V,
+    pub list: List,
+    pub tenant: u32,
+    pub first_after_prefetch: bool,
+}
+
 /// What was evicted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Evicted {
@@ -251,15 +260,25 @@ impl<K: Eq + Clone, V: Clone> Policy<K, V> {
 
     /// As [`Policy::get`], and tells where the record stands.
     pub fn hit(&self, hash: u64, key: &K, now: Duration) -> Option<Hit<V>> {
+        let Seen { value, list, tenant, first_after_prefetch } = self.touch(hash, key, now)?;
+        self.tenants.get(tenant).hit(list, first_after_prefetch);
+        Some(Hit { value: value.clone(), list, first_after_prefetch })
+    }
+
+    /// An access at `now` to a record, if it is resident, that the caller counts for the tenant.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64, key: &K, now: Duration) -> Option<Seen<'_, V>> {
         let record = self.records().get(self.directory.record(hash, key)?);
-        let list = record.place.list();
         let noted = record.touch.hit(now, self.window_us);
         if noted != Noted::Same {
             self.note_use(record, noted, now);
         }
-        let first_after_prefetch = noted == Noted::First;
-        self.tenants.get(record.tenant.into()).hit(list, first_after_prefetch);
-        Some(Hit { value: record.value.clone(), list, first_after_prefetch })
+        Some(Seen {
+            value: &record.value,
+            list: record.place.list(),
+            tenant: record.tenant.into(),
+            first_after_prefetch: noted == Noted::First,
+        })
     }
 
     /// The record's value, without any effect.
@@ -438,7 +457,11 @@ impl<K: Eq + Clone, V: Clone> Policy<K, V> {
     }
 
     /// Keeps the records for which `keep` holds; the others go to `gone`.
-    pub fn retain(&mut self, mut keep: impl FnMut(&K, &Location) -> bool, gone: &mut impl Extend<(K, V)>) {
+    pub fn retain(
+        &mut self,
+        mut keep: impl FnMut(&K, &Location) -> bool,
+        gone: &mut impl Extend<(K, V)>,
+    ) {
         self.retain_below(usize::MAX, usize::MAX, &mut keep, gone);
     }
 

@@ -4,14 +4,14 @@
 pub(crate) use std::sync::atomic::Ordering::Relaxed;
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use crate::biased::BiasedLock;
+pub(crate) use crate::biased::{BiasedLock, SLOTS, own_slot};
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use parking_lot::Mutex;
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 #[cfg(feature = "shuttle")]
-pub(crate) use explored::{BiasedLock, Mutex};
+pub(crate) use explored::{BiasedLock, Mutex, SLOTS, own_slot};
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
@@ -21,6 +21,13 @@ mod explored {
     use std::sync::PoisonError;
 
     use shuttle::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
+    /// Threads have no slots here.
+    pub(crate) const SLOTS: usize = 0;
+
+    pub(crate) const fn own_slot() -> Option<usize> {
+        None
+    }
 
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);

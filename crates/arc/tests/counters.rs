@@ -93,7 +93,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// The tables of two tenants exist.
+    /// The tables of two tenants exist, those for the hits of this thread too.
     fn new() -> Self {
         let options = Options {
             shards: Some(1),
@@ -103,6 +103,7 @@ impl Fixture {
         };
         let it = Self { cache: Cache::new(&options), now: Duration::from_secs(1) };
         it.cache.insert(0, 0, Charge { tenant: 1, ..UNIT }, it.now).unwrap();
+        it.cache.get(&0, it.now).unwrap();
         it.cache.remove(&0);
         it
     }

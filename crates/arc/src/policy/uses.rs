@@ -14,16 +14,18 @@ impl<K: Eq + Clone, V: Clone> Policy<K, V> {
     /// A resident record was used, not only again within the same touch.
     #[inline]
     pub(super) fn note_use(&self, record: &Record<K, V>, noted: Noted, now: Duration) {
+        let stale = record.used.load(Relaxed) != self.clock;
+        if !stale && noted != Noted::Again {
+            return;
+        }
         let behaviour = &self.partitions.get(record.place.partition()).behaviour;
         if let Behaviour::Arc = behaviour {
             return;
         }
-        let stale = record.used.load(Relaxed) != self.clock;
         if stale {
             record.used.store(self.clock, Relaxed);
         }
         if let Behaviour::Tuned(tuner) = behaviour
-            && (stale || noted == Noted::Again)
             && tuner.samples(record.hash)
         {
             let class = record.place.list().class;
