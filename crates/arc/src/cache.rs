@@ -59,6 +59,15 @@ struct Need {
     partition: usize,
 }
 
+/// What to do with the holes that evicted records leave, where there are too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holes {
+    Fill,
+    /// For somebody who fills them at the end: in a large shrink most records that would be moved
+    /// at first go themselves later.
+    Leave,
+}
+
 /// Bytes that are charged already although nothing holds them yet.
 #[derive(Debug, Clone, Copy)]
 struct Reserved(Need);
@@ -370,7 +379,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                     Err(need) => need,
                 }
             };
-            self.relieve(need, &mut evicted, &mut |key, value| gone.extend(Some((key, value))));
+            let out = &mut |key, value| gone.extend(Some((key, value)));
+            self.relieve(need, Holes::Fill, &mut evicted, out);
         }
         let cost = charge.bytes + self.record_overhead;
         Err((self.refuse(hash, &key, Refused::NoRoom { cost }, gone), value))
@@ -405,7 +415,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 }
             };
             dead.clear();
-            self.relieve(need, &mut evicted, &mut |_, _| {});
+            self.relieve(need, Holes::Fill, &mut evicted, &mut |_, _| {});
         }
         let cost = bytes + self.record_overhead;
         Err(self.refuse(hash, key, Refused::NoRoom { cost }, &mut dead))
@@ -628,7 +638,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         let mut waited = false;
         while !self.fits(need) {
             let before = evicted.records;
-            self.relieve(need, &mut evicted, gone);
+            self.relieve(need, Holes::Leave, &mut evicted, gone);
             if evicted.records > before {
                 waited = false;
             } else if waited {
@@ -639,7 +649,15 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 waited = true;
             }
         }
+        self.compact();
         evicted
+    }
+
+    /// Fills the holes that evicted records have left, a batch at a time.
+    fn compact(&self) {
+        for shard in &self.shards {
+            while !shard.policy.write().compact(BATCH_MAX) {}
+        }
     }
 
     /// Recounts every shard, and the budget. Only for a cache that nobody changes meanwhile.
@@ -693,6 +711,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             let share = policy.capacity_bytes();
             let floor = share.saturating_sub(need.bytes).max(floor_of(share));
             self.give(shard, policy, need, floor, evicted, gone);
+            policy.compact(BATCH_MAX);
             need.bytes = growth(policy);
         }
         if !self.budget.reserve(need.bytes) {
@@ -709,7 +728,13 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// down to a floor. Records may take 1/8 of the capacity and the floors leave 1/4 free, so that
     /// is enough for any record, unless other threads take the room or batches are used up, or the
     /// cache is so small that one record may take most of it: then all give what they have.
-    fn relieve(&self, need: Need, evicted: &mut Evicted, gone: &mut impl FnMut(K, V)) {
+    fn relieve(
+        &self,
+        need: Need,
+        holes: Holes,
+        evicted: &mut Evicted,
+        gone: &mut impl FnMut(K, V),
+    ) {
         let start = self.turn.fetch_add(1, Relaxed);
         let share = self.budget.capacity() / self.shards.len() as u64;
         let account = &self.accounts[need.partition];
@@ -723,6 +748,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 if shard.charged.load(Relaxed) > floor || !account.fits(need.bytes, 0) {
                     let mut policy = shard.policy.write();
                     self.give(shard, &mut policy, need, floor, evicted, &mut dead);
+                    if holes == Holes::Fill {
+                        policy.compact(BATCH_MAX);
+                    }
                     drop(policy);
                     dead.drain(..).for_each(|(key, value)| gone(key, value));
                 }

@@ -102,15 +102,15 @@ impl<K: Eq, V> Directory<K, V> {
         self.enter(hash, slot);
     }
 
-    /// Takes the record in `slot` out, and leaves no ghost.
+    /// Takes the record in `slot` out, and leaves no ghost. Call [`Directory::compact`] afterwards.
     pub fn remove(&mut self, slot: u32) -> Record<K, V> {
         let record = self.records.remove(slot);
         self.strike(record.hash, slot);
-        self.compact_records();
         record
     }
 
-    /// Takes the record in `slot` out, and puts a ghost at the young end of its list.
+    /// Takes the record in `slot` out, and puts a ghost at the young end of its list. Call
+    /// [`Directory::compact`] afterwards.
     pub fn replace_by_ghost(&mut self, slot: u32, ghost: Fingerprint) -> Record<K, V> {
         let record = self.records.remove(slot);
         let entry = self.ghosts.push(ghost) | GHOST;
@@ -118,7 +118,6 @@ impl<K: Eq, V> Directory<K, V> {
             Some(at) => *at = entry,
             None => panic!("slot {slot} is not in the index"),
         }
-        self.compact_records();
         record
     }
 
@@ -148,11 +147,14 @@ impl<K: Eq, V> Directory<K, V> {
         self.records.offer(place)
     }
 
-    fn compact_records(&mut self) {
-        while let Some((from, to)) = self.records.compact() {
+    /// Moves up to `limit` records into holes that others have left; whether that is all.
+    pub fn compact(&mut self, limit: usize) -> bool {
+        for _ in 0..limit {
+            let Some((from, to)) = self.records.compact() else { return true };
             let hash = self.records.get(to).hash;
             self.renumber(hash, from, to);
         }
+        false
     }
 
     fn enter(&mut self, hash: u64, entry: u32) {

@@ -559,7 +559,9 @@ impl<K: Eq + Clone, V: Clone> Policy<K, V> {
         }
         let giver =
             |policy: &Self| (policy.charged_bytes() > policy.capacity).then_some(Giver::Any);
-        self.evict_while(u64::MAX, gone, giver)
+        let evicted = self.evict_while(u64::MAX, gone, giver);
+        self.compact(usize::MAX);
+        evicted
     }
 
     // ---- The pieces of an insertion, also used by `Cache` --------------------------------------
@@ -636,7 +638,7 @@ impl<K: Eq + Clone, V: Clone> Policy<K, V> {
         let partition = self.tenants.partition(tenant);
         let limit = self.partitions.get(partition).share.limit_bytes;
         let absent = !self.contains(hash, key);
-        self.evict_while(u64::MAX, gone, |policy| {
+        let evicted = self.evict_while(u64::MAX, gone, |policy| {
             let growth = match absent {
                 true => bytes + policy.record_overhead,
                 false => policy.growth(hash, key, bytes),
@@ -648,11 +650,19 @@ impl<K: Eq + Clone, V: Clone> Policy<K, V> {
             } else {
                 None
             }
-        })
+        });
+        self.compact(usize::MAX);
+        evicted
+    }
+
+    /// Fills up to `limit` of the holes that evicted records have left, if there are too many;
+    /// whether that is all.
+    pub(crate) fn compact(&mut self, limit: usize) -> bool {
+        self.directory.compact(limit)
     }
 
     /// Evicts from whom `giver` names, until it names nobody or there is nothing left to give; at
-    /// most `limit` records.
+    /// most `limit` records. Call [`Policy::compact`] afterwards.
     pub(crate) fn evict_while(
         &mut self,
         limit: u64,
@@ -792,6 +802,7 @@ impl<K: Eq + Clone, V: Clone> Policy<K, V> {
 
     fn take(&mut self, slot: u32) -> Record<K, V> {
         let record = self.directory.remove(slot);
+        self.directory.compact(usize::MAX);
         self.discount(&record);
         record
     }
