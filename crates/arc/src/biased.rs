@@ -17,8 +17,9 @@ use rustix::thread::{MembarrierCommand, membarrier};
 pub(crate) const SLOTS: usize = 64;
 
 /// Reads through the lock itself after which its readers use slots again. Each write that finds
-/// them there looks at the slots of all threads, which costs about as much as so many reads save.
-const READS_BEFORE_BIAS: u32 = 64;
+/// them there interrupts the other threads and looks at their slots, which costs about as much as
+/// so many reads save.
+const READS_BEFORE_BIAS: u32 = 256;
 
 /// Turns of waiting for a reader before the processor is left to others.
 const SPINS: u32 = 128;

@@ -86,7 +86,8 @@ struct Terms {
 /// A cache that many threads use at once. Time is an argument, as everywhere in this crate.
 ///
 /// A key belongs to one of a power of two of shards, each a [`Policy`] behind a reader-writer
-/// lock. A hit takes the read lock, probes once, stores at most two words and clones the value. An
+/// lock. A hit takes the read lock, probes once, stores at most two words and clones the value; it is
+/// counted in a stripe of the calling thread. An
 /// insertion takes the write lock. No call holds the locks of two shards. What is sampled is told
 /// to the shadows of `policy=auto` under a lock of theirs, for which a hit does not wait.
 ///

@@ -245,3 +245,18 @@ fn many_threads_keep_the_bound_and_the_values() {
     let sum: u64 = (0..7).map(|tenant| cache.tenant(tenant).bytes()).sum();
     assert_eq!(sum, statistics.usage.bytes());
 }
+
+#[test]
+fn a_look_counts_as_a_use_and_lets_go_of_the_shard() {
+    let cache = four_shards(400);
+    cache.insert(key(1, 1), 7, demand(1), NOW).unwrap();
+    let later = NOW + Duration::from_secs(1);
+    assert_eq!(cache.read(&key(1, 1), later, |value| value + 1), Some(8));
+    assert_eq!(cache.read(&key(1, 2), later, |value| value + 1), None);
+    assert!(cache.locate(&key(1, 1)).unwrap().referenced);
+    assert_eq!(cache.statistics().usage.hits(), 1);
+    // A look that panics leaves the shard free for changes.
+    let look = || cache.read(&key(1, 1), later, |_| panic!("a look"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)).is_err());
+    assert_eq!(cache.remove(&key(1, 1)), Some(7));
+}

@@ -267,6 +267,7 @@ fn a_used_record_changes_its_list_when_the_hand_passes() {
     (0..16).for_each(|key| it.insert(key, UNIT));
     it.wait();
     it.moves(|it| it.cache.get(&0, it.now), &[("data mru hits", 1)]);
+    it.moves(|it| assert!(it.cache.read(&1000, it.now, |value| *value).is_none()), &[]);
     let passed = [
         ("inserts", 1),
         ("evictions", 1),
