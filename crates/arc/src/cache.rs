@@ -86,10 +86,10 @@ struct Terms {
 /// A cache that many threads use at once. Time is an argument, as everywhere in this crate.
 ///
 /// A key belongs to one of a power of two of shards, each a [`Policy`] behind a reader-writer
-/// lock. A hit takes the read lock, probes once, stores at most two words and clones the value; it is
-/// counted in a stripe of the calling thread. An
-/// insertion takes the write lock. No call holds the locks of two shards. What is sampled is told
-/// to the shadows of `policy=auto` under a lock of theirs, for which a hit does not wait.
+/// lock. A hit takes the read lock, probes once, stores at most two words and clones the value; it
+/// is counted in a stripe of the calling thread. An insertion takes the write lock. No call holds
+/// the locks of two shards. What is sampled is told to the shadows of `policy=auto` under a lock
+/// of theirs, for which a hit does not wait.
 ///
 /// **Partitions** are parts of the cache with a [`Share`] of their own; tenants are assigned to
 /// them, and stand in the first, which has no share, before they are. A limit holds over all
@@ -333,8 +333,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         inserted.map_err(|(refused, _)| refused)
     }
 
-    /// As [`Cache::insert`], but drops nothing: what leaves the cache goes to `gone`, which must not
-    /// call the cache, and a refused value comes back beside the reason.
+    /// As [`Cache::insert`], but drops nothing: what leaves the cache goes to `gone`, which must
+    /// not call the cache, and a refused value comes back beside the reason.
     pub fn insert_into(
         &self,
         key: K,
