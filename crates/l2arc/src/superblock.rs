@@ -125,21 +125,3 @@ impl Superblock {
         })
     }
 }
-
-/// Names what another program has put on a device whose first bytes are these.
-pub(crate) fn foreign(bytes: &[u8]) -> Option<&'static str> {
-    let at = |offset: usize, magic: &[u8]| bytes.get(offset..offset + magic.len()) == Some(magic);
-    let known: [(usize, &[u8], &'static str); 9] = [
-        (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
-        (0, b"XFSB", "an XFS file system"),
-        (0x10040, b"_BHRfS_M", "a btrfs file system"),
-        (0, b"LUKS\xba\xbe", "a LUKS volume"),
-        (0x218, b"LVM2 001", "an LVM volume"),
-        (4086, b"SWAPSPACE2", "swap space"),
-        (3, b"NTFS    ", "an NTFS file system"),
-        (0x200, b"EFI PART", "a partition table"),
-        (510, &[0x55, 0xaa], "a boot sector or partition table"),
-    ];
-    let found = known.iter().find(|(offset, magic, _)| at(*offset, magic)).map(|it| it.2);
-    found.or_else(|| bytes.iter().any(|byte| *byte != 0).then_some("data of another program"))
-}

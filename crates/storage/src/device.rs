@@ -6,6 +6,7 @@ mod crash;
 mod error;
 mod faulty;
 mod file;
+mod foreign;
 mod memory;
 mod request;
 mod ring;
@@ -23,6 +24,7 @@ pub use crash::{CrashDevice, Crashes};
 pub use error::DeviceError;
 pub use faulty::{DeviceFaults, DeviceOperation, FaultyDevice};
 pub use file::{DeviceOptions, FileDevice, Transport};
+pub use foreign::foreign_contents;
 pub use memory::MemoryDevice;
 pub use request::QUEUE_MAX;
 
@@ -59,6 +61,15 @@ pub trait Device: Send + Sync {
 
     /// Makes durable what was written by calls that had ended before this one began.
     fn flush(&self) -> DeviceTask<'_, ()>;
+
+    /// Writes the whole of `buffer` at `offset`; these bytes last when it ends. Where the device
+    /// can do so, that is one call instead of a write and a flush.
+    fn write_through(&self, offset: u64, buffer: Arc<AlignedBuffer>) -> DeviceTask<'_, ()> {
+        Box::pin(async move {
+            self.write(offset, buffer).await?;
+            self.flush().await
+        })
+    }
 
     /// Says that the bytes are no longer needed. What they read as afterwards is not known.
     ///

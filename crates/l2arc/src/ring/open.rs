@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
-use storage::{AlignedBuffer, Device, DeviceError};
+use storage::{AlignedBuffer, Device, DeviceError, foreign_contents};
 
 use super::commit::Journal;
 use super::state::{Segment, State, Status};
@@ -15,7 +15,7 @@ use crate::lanes::Lanes;
 use crate::layout::{Layout, SUPERBLOCKS};
 use crate::location::UNIT_BYTES;
 use crate::statistics::Condition;
-use crate::superblock::{Found, SUPERBLOCK_BYTES, Superblock, VERSION, foreign, key_check};
+use crate::superblock::{Found, SUPERBLOCK_BYTES, Superblock, VERSION, key_check};
 use crate::wear::Wear;
 
 /// How much of a device is looked at for what others have put there, bytes.
@@ -231,7 +231,7 @@ async fn look(device: &dyn Device, opening: &Opening) -> Result<Option<Superbloc
             Found::Other => {}
         }
     }
-    match foreign(&bytes) {
+    match foreign_contents(&bytes) {
         Some(found) if !ours && !opening.force => Err(AddError::Foreign { found }),
         _ => Ok(None),
     }

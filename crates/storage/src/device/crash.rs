@@ -239,6 +239,7 @@ mod tests {
         assert!(images.iter().any(torn));
         assert!(images.iter().any(|image| image[0] == 1 && image[1024] == 2), "reordered");
         block_on(device.flush()).expect("flushed");
+        block_on(device.write_through(2048, block(4))).expect("written");
         for seed in 0..50 {
             assert_eq!(crashes.crash(seed), crashes.image());
         }

@@ -229,6 +229,13 @@ impl Device for FileDevice {
         })
     }
 
+    fn write_through(&self, offset: u64, buffer: Arc<AlignedBuffer>) -> DeviceTask<'_, ()> {
+        Box::pin(async move {
+            check(&self.info, "write", offset, buffer.len() as u64)?;
+            self.call(Operation::WriteThrough(buffer), offset).await.map(drop)
+        })
+    }
+
     fn flush(&self) -> DeviceTask<'_, ()> {
         Box::pin(async move { self.call(Operation::Flush, 0).await.map(drop) })
     }

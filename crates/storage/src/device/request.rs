@@ -14,6 +14,8 @@ pub const QUEUE_MAX: usize = 4096;
 pub(super) enum Operation {
     Read(AlignedBuffer),
     Write(Arc<AlignedBuffer>),
+    /// A write that lasts when it ends.
+    WriteThrough(Arc<AlignedBuffer>),
     Flush,
     Discard(u64),
 }
@@ -23,7 +25,7 @@ impl Operation {
     fn verb(&self) -> &'static str {
         match self {
             Operation::Read(_) => "read",
-            Operation::Write(_) => "write",
+            Operation::Write(_) | Operation::WriteThrough(_) => "write",
             Operation::Flush => "flush",
             Operation::Discard(_) => "discard",
         }
@@ -33,7 +35,7 @@ impl Operation {
     fn bytes(&self) -> u64 {
         match self {
             Operation::Read(buffer) => buffer.len() as u64,
-            Operation::Write(buffer) => buffer.len() as u64,
+            Operation::Write(buffer) | Operation::WriteThrough(buffer) => buffer.len() as u64,
             Operation::Flush | Operation::Discard(_) => 0,
         }
     }

@@ -131,6 +131,12 @@ impl Uring {
             Operation::Write(buffer) => {
                 opcode::Write::new(fd, buffer.as_ptr(), buffer.len() as u32).offset(offset).build()
             }
+            Operation::WriteThrough(buffer) => {
+                opcode::Write::new(fd, buffer.as_ptr(), buffer.len() as u32)
+                    .offset(offset)
+                    .rw_flags(rustix::io::ReadWriteFlags::DSYNC.bits() as i32)
+                    .build()
+            }
             Operation::Flush => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
             Operation::Discard(bytes) => {
                 let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

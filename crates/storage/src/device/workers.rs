@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 
 use super::request::{Operation, QUEUE_MAX, Request, Waiter};
 use super::{DeviceError, wait_for_end};
@@ -135,6 +136,10 @@ fn call(file: &OwnedFd, request: &mut Request) -> Result<u64, Errno> {
         Operation::Write(buffer) => {
             moves(buffer.len(), |at| pwrite(file, &buffer[at..], offset + at as u64))
         }
+        Operation::WriteThrough(buffer) => moves(buffer.len(), |at| {
+            let offset = offset + at as u64;
+            pwritev2(file, &[IoSlice::new(&buffer[at..])], offset, ReadWriteFlags::DSYNC)
+        }),
         Operation::Flush => fdatasync(file).map(|()| 0),
         Operation::Discard(bytes) => {
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -48,7 +48,10 @@ fn exercise(device: &dyn Device) {
 async fn write_and_read(device: &dyn Device) {
     let step = 64 << 10;
     let places: Vec<u64> = (0..device.info().size_bytes / step).collect();
-    let writes = places.iter().map(|place| device.write(place * step, filled(65536, *place)));
+    let writes = places.iter().map(|place| match place % 2 {
+        0 => device.write(place * step, filled(65536, *place)),
+        _ => device.write_through(place * step, filled(65536, *place)),
+    });
     for written in join_all(writes).await {
         written.expect("written");
     }
