@@ -1,0 +1,74 @@
+//! The superblock's slots: two copies, each with a slot for even epochs and one for odd ones.
+//!
+//! A superblock is written to both copies of one parity at a time, so that the one before, of the
+//! other parity, is whole until the new one lasts.
+
+use std::sync::Arc;
+
+use futures::future::{join_all, try_join};
+use storage::{AlignedBuffer, Device, DeviceError, foreign_contents};
+
+use crate::error::OpenError;
+use crate::layout::{PAGE_BYTES, RING_OFFSET, SLOTS};
+use crate::superblock::{Found, Superblock, VERSION};
+
+/// Writes a superblock, and returns once it lasts.
+pub(crate) async fn write_superblock(
+    device: Arc<dyn Device>,
+    superblock: Superblock,
+) -> Result<(), DeviceError> {
+    let mut buffer = AlignedBuffer::zeroed(PAGE_BYTES);
+    superblock.encode(&mut buffer);
+    let buffer = Arc::new(buffer);
+    let [first, second] = SLOTS.map(|slots| slots[(superblock.epoch % 2) as usize]);
+    try_join(device.write(first, buffer.clone()), device.write(second, buffer)).await?;
+    device.flush().await
+}
+
+/// Reads the superblock that counts.
+pub(crate) async fn read_superblock(device: &dyn Device) -> Result<Superblock, OpenError> {
+    let mut found = Vec::new();
+    for parity in 0..2 {
+        let reads =
+            SLOTS.map(|slots| device.read(slots[parity], AlignedBuffer::zeroed(PAGE_BYTES)));
+        let [first, second] = join_all(reads).await.try_into().expect("as many as were asked for");
+        // One copy will do, but what can not be read at all may have been the newest.
+        found.push(match (first, second) {
+            (Ok(first), Ok(second)) => vec![first, second],
+            (Ok(one), Err(_)) | (Err(_), Ok(one)) => vec![one],
+            (Err(error), Err(_)) => return Err(error.into()),
+        });
+    }
+    let found: Vec<Found> = found.iter().flatten().map(|bytes| Superblock::decode(bytes)).collect();
+    // A later version may have left a slot to us.
+    if let Some(found) = found.iter().find_map(|found| match found {
+        Found::Version(version) => Some(*version),
+        _ => None,
+    }) {
+        return Err(OpenError::Version { found, known: VERSION });
+    }
+    let superblocks = found.iter().filter_map(|found| match found {
+        Found::Superblock(superblock) => Some(*superblock),
+        _ => None,
+    });
+    if let Some(superblock) = superblocks.max_by_key(|superblock| superblock.epoch) {
+        return Ok(superblock);
+    }
+    if found.contains(&Found::Damaged) {
+        return Err(OpenError::Damaged);
+    }
+    let bytes = device.read(0, AlignedBuffer::zeroed(RING_OFFSET as usize)).await?;
+    Err(foreign_contents(&bytes).map_or(OpenError::NoLog, |found| OpenError::Foreign { found }))
+}
+
+/// Whether the beginning of a device holds no log.
+pub(crate) fn is_free(bytes: &[u8]) -> Result<(), OpenError> {
+    for slot in SLOTS.as_flattened() {
+        match Superblock::decode(&bytes[*slot as usize..]) {
+            Found::Other => {}
+            Found::Version(found) => return Err(OpenError::Version { found, known: VERSION }),
+            Found::Superblock(_) | Found::Damaged => return Err(OpenError::AlreadyLog),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,389 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use futures::stream::{TryStreamExt, iter};
+use parking_lot::Mutex;
+use storage::{AlignedBuffer, Clock, Device, DeviceError, foreign_contents};
+
+use crate::chain::{Chain, Departure, Standing, Task};
+use crate::error::{AppendError, Failed, OpenError};
+use crate::labels::{self, write_superblock};
+use crate::layout::{Layout, PAGE_BYTES, RING_OFFSET};
+use crate::options::{Opening, Options, Sync};
+use crate::position::Position;
+use crate::record::Record;
+use crate::recovery::Recovery;
+use crate::statistics::{Counters, Statistics};
+use crate::superblock::{Start, Superblock, salt};
+
+/// How often an append looks whether a full log has room again.
+const TICK: Duration = Duration::from_millis(2);
+/// How often each way to make a block last is tried, to find the quicker one.
+const PROBES: usize = 8;
+/// Length of a write that fills a new log with zeros, and how many are under way at a time.
+const FILL: (u64, usize) = (1 << 20, 4);
+
+/// An intent log: what it says is durable is found again after a crash.
+///
+/// [`append`](Log::append) is cheap and puts records in order; [`commit`](Log::commit) makes them
+/// last. Callers who commit while blocks are under way are written together in the next one.
+/// Nothing runs in the background: whoever waits for a block drives it, and if he gives up, the
+/// next one does.
+///
+/// Once a device has failed, records from the [first one concerned](Failed::from) on are refused
+/// until the log is [reset](Log::reset); those before it stay.
+pub struct Log {
+    device: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    options: Options,
+    sync: Sync,
+    layout: Layout,
+    state: Mutex<State>,
+}
+
+struct State {
+    chain: Chain,
+    counters: Counters,
+}
+
+impl Log {
+    /// Makes a log of a blank device.
+    ///
+    /// # Errors
+    /// When the device does not work, is too small, or is not blank and its use not forced.
+    pub async fn format(
+        device: Arc<dyn Device>,
+        opening: &Opening,
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Log, OpenError> {
+        let layout = Layout::new(device.info(), options.block_bytes_max)?;
+        if !opening.force {
+            let bytes = device.read(0, AlignedBuffer::zeroed(RING_OFFSET as usize)).await?;
+            labels::is_free(&bytes)?;
+            if let Some(found) = foreign_contents(&bytes) {
+                return Err(OpenError::Foreign { found });
+            }
+        }
+        // What was a log before is none from here on, whatever happens.
+        let nothing = Arc::new(AlignedBuffer::zeroed(RING_OFFSET as usize));
+        device.write_through(0, nothing).await?;
+        if options.fill {
+            fill(&*device, &layout).await?;
+        }
+        let first = Position(1);
+        let superblock = Superblock {
+            log: opening.log,
+            pool: opening.pool,
+            salt: salt(&opening.seed, 1),
+            epoch: 1,
+            layout,
+            start: Start { address: 0, block: 1, first, previous: 0 },
+            released: Position::NONE,
+            durable: Position::NONE,
+        };
+        write_superblock(device.clone(), superblock).await?;
+        Ok(Log::start(device, superblock, 1, opening.seed, options, clock).await?)
+    }
+
+    /// Opens the log on a device, and finds what it holds. Nothing is changed by that.
+    ///
+    /// # Errors
+    /// When the device does not work, or does not hold a whole log of this pool.
+    pub async fn open(
+        device: Arc<dyn Device>,
+        opening: &Opening,
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Recovery, OpenError> {
+        Recovery::open(device, opening, options, clock).await
+    }
+
+    /// A log without records, as a superblock says that lasts.
+    pub(crate) async fn start(
+        device: Arc<dyn Device>,
+        superblock: Superblock,
+        epoch: u64,
+        seed: [u8; 16],
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Log, DeviceError> {
+        let sync = match options.sync {
+            Some(sync) => sync,
+            None => {
+                probe(&device, superblock.layout.offset(superblock.start.address), &*clock).await?
+            }
+        };
+        let name = &device.info().name;
+        tracing::info!(device = name, ?sync, ring_bytes = superblock.layout.ring_bytes, "log");
+        let state = State { chain: Chain::new(superblock, epoch, seed), counters: Counters::new() };
+        let layout = superblock.layout;
+        Ok(Log { device, clock, options, sync, layout, state: Mutex::new(state) })
+    }
+
+    /// How blocks are made to last.
+    pub fn sync(&self) -> Sync {
+        self.sync
+    }
+
+    /// Takes a record, and says which place it has in the order of all. It does not last yet.
+    ///
+    /// # Errors
+    /// When the log has failed, or has no room on the device or in RAM at this moment.
+    pub fn try_append(&self, record: &Record<'_>) -> Result<Position, AppendError> {
+        let State { chain, counters } = &mut *self.state.lock();
+        let appended = chain.append(record, self.options.buffer_bytes_max);
+        match &appended {
+            Ok(_) => {
+                counters.records += 1;
+                counters.data_bytes += record.data_bytes();
+            }
+            Err(AppendError::Full { .. }) => counters.full += 1,
+            Err(AppendError::Busy) => counters.busy += 1,
+            Err(AppendError::Failed(_)) => counters.failures += 1,
+            Err(_) => {}
+        }
+        appended
+    }
+
+    /// Takes a record, as [`try_append`](Log::try_append); waits while there is no room. Whoever
+    /// has to be first must have been told his position before the other one calls.
+    ///
+    /// # Errors
+    /// When the log has failed or fails, or stays full for [as long as is
+    /// waited](Options::full_wait): then a txg has to be committed and
+    /// [released](Log::release) up to the record named, or farther.
+    pub async fn append(&self, record: &Record<'_>) -> Result<Position, AppendError> {
+        let started = self.clock.now();
+        loop {
+            match self.try_append(record) {
+                Err(AppendError::Busy) => {
+                    let oldest = Position(self.durable().0 + 1);
+                    self.last_to(oldest).await?;
+                }
+                Err(AppendError::Full { oldest, .. }) => {
+                    let waited = self.clock.now().saturating_sub(started);
+                    if waited >= self.options.full_wait {
+                        return Err(AppendError::Full { oldest, waited });
+                    }
+                    self.clock.sleep(TICK).await;
+                }
+                appended => return appended,
+            }
+        }
+    }
+
+    /// Returns once everything up to a record lasts.
+    ///
+    /// # Errors
+    /// When the device failed before that.
+    pub async fn commit(&self, up_to: Position) -> Result<(), Failed> {
+        let started = self.clock.now();
+        let waited = self.last_to(up_to).await;
+        let counters = &mut self.state.lock().counters;
+        match waited {
+            Ok(has_waited) => {
+                counters.commits_idle += u64::from(!has_waited);
+                counters.committed(self.clock.now().saturating_sub(started));
+                Ok(())
+            }
+            Err(failed) => {
+                counters.failures += 1;
+                Err(failed)
+            }
+        }
+    }
+
+    /// Waits until everything up to a record lasts; says whether there was anything to wait for.
+    async fn last_to(&self, up_to: Position) -> Result<bool, Failed> {
+        let mut has_waited = false;
+        loop {
+            let standing = {
+                let State { chain, counters } = &mut *self.state.lock();
+                chain.pursue(up_to, self.options.lanes, |departure| self.begin(departure, counters))
+            };
+            match standing {
+                Standing::Durable => return Ok(has_waited),
+                Standing::Lost(failed) => return Err(failed),
+                Standing::UnderWay(tasks) => self.arrive(tasks).await,
+            }
+            has_waited = true;
+        }
+    }
+
+    /// Begins to write a block, as soon as somebody waits for it.
+    fn begin(&self, departure: Departure, counters: &mut Counters) -> Task {
+        let Departure { address, buffer, records } = departure;
+        counters.departed(records, buffer.len());
+        let (device, sync) = (self.device.clone(), self.sync);
+        counters.flushes += u64::from(sync == Sync::Flush);
+        let offset = self.layout.offset(address);
+        let write = async move {
+            match sync {
+                Sync::Through => device.write_through(offset, buffer).await,
+                Sync::Flush => {
+                    device.write(offset, buffer).await?;
+                    device.flush().await
+                }
+            }
+        };
+        write.boxed().shared()
+    }
+
+    /// Waits for blocks.
+    async fn arrive(&self, tasks: Vec<(u64, Task)>) {
+        let outcomes = join_all(tasks.into_iter().map(async |(block, task)| (block, task.await)));
+        for (block, outcome) in outcomes.await {
+            let news = self.state.lock().chain.arrived(block, &outcome);
+            if let (true, Err(error)) = (news, &outcome) {
+                let device = &self.device.info().name;
+                tracing::error!(device, %error, "the log failed; it takes nothing until it is reset");
+            }
+        }
+    }
+
+    /// Says that records up to this one are not needed any more, since all that they tell lasts at
+    /// the origin. Returns once they will not be replayed, whatever happens; what is not on the
+    /// device yet is written first.
+    ///
+    /// Until then nobody must be told that changes last which are younger and not in the log: a
+    /// replay would put the older ones of the log over them.
+    ///
+    /// # Errors
+    /// When the device fails. What was released before stays so; it may be tried again.
+    pub async fn release(&self, up_to: Position) -> Result<(), Failed> {
+        let up_to = up_to.min(self.last());
+        self.last_to(up_to).await?;
+        self.renew(|chain, begin| chain.release(up_to, begin)).await
+    }
+
+    /// Makes a log that has failed usable again, empty. Everything that was ever appended must
+    /// last at the origin.
+    ///
+    /// # Errors
+    /// When the device still fails.
+    pub async fn reset(&self) -> Result<(), Failed> {
+        if self.state.lock().chain.failed().is_none() {
+            return Ok(());
+        }
+        loop {
+            let tasks = self.state.lock().chain.under_way();
+            if tasks.is_empty() {
+                break;
+            }
+            self.arrive(tasks).await;
+        }
+        self.renew(|chain, begin| chain.restart(begin)).await
+    }
+
+    /// Writes superblocks until `step` needs none any more.
+    async fn renew(
+        &self,
+        step: impl Fn(&mut Chain, &mut dyn FnMut(Superblock) -> Task) -> Option<(u64, Task)>,
+    ) -> Result<(), Failed> {
+        loop {
+            let renewal = {
+                let State { chain, counters } = &mut *self.state.lock();
+                let mut begin = |superblock| {
+                    counters.superblocks += 1;
+                    counters.flushes += 1;
+                    write_superblock(self.device.clone(), superblock).boxed().shared()
+                };
+                step(chain, &mut begin)
+            };
+            let Some((epoch, task)) = renewal else { return Ok(()) };
+            let outcome = task.await;
+            let mut state = self.state.lock();
+            state.chain.renewed(epoch, &outcome);
+            if let Err(error) = outcome {
+                state.counters.failures += 1;
+                let device = &self.device.info().name;
+                tracing::error!(device, %error, "the log's superblock could not be written");
+                return Err(Failed { from: state.chain.oldest(), error });
+            }
+        }
+    }
+
+    /// The last record that was appended.
+    pub fn last(&self) -> Position {
+        self.state.lock().chain.last()
+    }
+
+    /// Everything up to this record lasts.
+    pub fn durable(&self) -> Position {
+        self.state.lock().chain.durable()
+    }
+
+    /// The oldest record that has not been released: to make room, release it and those after it.
+    pub fn oldest(&self) -> Position {
+        self.state.lock().chain.oldest()
+    }
+
+    /// What was done since the start, and how things are.
+    pub fn statistics(&self) -> Statistics {
+        let State { chain, counters } = &*self.state.lock();
+        Statistics {
+            ring_bytes: chain.layout().ring_bytes,
+            free_bytes: chain.free_bytes(),
+            buffered_bytes: chain.buffered_bytes() as u64,
+            under_way: chain.flights() as u64,
+            oldest: chain.oldest(),
+            durable: chain.durable(),
+            last: chain.last(),
+            failed: chain.failed().cloned(),
+            ..counters.snapshot()
+        }
+    }
+
+    /// Recounts everything.
+    ///
+    /// # Panics
+    /// When sums do not agree.
+    pub fn validate(&self) {
+        self.state.lock().chain.validate();
+    }
+}
+
+/// Writes zeros to the whole ring.
+async fn fill(device: &dyn Device, layout: &Layout) -> Result<(), DeviceError> {
+    let (step, together) = FILL;
+    let zeros = Arc::new(AlignedBuffer::zeroed(step as usize));
+    let whole = layout.ring_bytes / step;
+    let writes = (0..whole).map(|index| {
+        let write = device.write(RING_OFFSET + index * step, zeros.clone());
+        Ok::<_, DeviceError>(write)
+    });
+    iter(writes).try_buffer_unordered(together).try_collect::<()>().await?;
+    let rest = layout.ring_bytes % step;
+    if rest > 0 {
+        let zeros = Arc::new(AlignedBuffer::zeroed(rest as usize));
+        device.write(RING_OFFSET + whole * step, zeros).await?;
+    }
+    device.flush().await
+}
+
+/// Finds out which way to make a block last is quicker, where nothing stands yet.
+async fn probe(
+    device: &Arc<dyn Device>,
+    offset: u64,
+    clock: &dyn Clock,
+) -> Result<Sync, DeviceError> {
+    let page = Arc::new(AlignedBuffer::zeroed(2 * PAGE_BYTES));
+    let (mut flush, mut through) = (Vec::new(), Vec::new());
+    for _ in 0..PROBES {
+        let started = clock.now();
+        device.write(offset, page.clone()).await?;
+        device.flush().await?;
+        let between = clock.now();
+        device.write_through(offset, page.clone()).await?;
+        flush.push(between.saturating_sub(started));
+        through.push(clock.now().saturating_sub(between));
+    }
+    // The medians: now and then a device is slow for reasons of its own.
+    flush.sort_unstable();
+    through.sort_unstable();
+    let quicker = through[PROBES / 2] <= flush[PROBES / 2];
+    Ok(if quicker { Sync::Through } else { Sync::Flush })
+}

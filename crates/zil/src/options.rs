@@ -1,0 +1,54 @@
+use std::time::Duration;
+
+/// How a log works.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// RAM for what is not on the device yet, bytes; one block may go beyond.
+    pub buffer_bytes_max: usize,
+    /// Most blocks that are under way to the device at a time.
+    pub lanes: usize,
+    /// How long an append waits while the log is full.
+    pub full_wait: Duration,
+    /// How a block is made to last; otherwise by what is quicker on the device.
+    pub sync: Option<Sync>,
+    /// Longest block of a log that is formatted, bytes.
+    pub block_bytes_max: usize,
+    /// Fills a log that is formatted with zeros, so that a file system has nothing to enter into
+    /// its own journal when the log is written for the first time.
+    pub fill: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            buffer_bytes_max: 32 << 20,
+            lanes: 2,
+            full_wait: Duration::from_secs(30),
+            sync: None,
+            block_bytes_max: 2 << 20,
+            fill: true,
+        }
+    }
+}
+
+/// How a block is made to last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// A write, then a flush.
+    Flush,
+    /// A write that lasts when it ends.
+    Through,
+}
+
+/// How a device is used as a log.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// The pool's id.
+    pub pool: [u8; 16],
+    /// The id that the log gets if it is formatted; chosen at random.
+    pub log: [u8; 16],
+    /// Tells what is written from now on from what was written before; chosen at random each time.
+    pub seed: [u8; 16],
+    /// Formats the device whatever lies on it.
+    pub force: bool,
+}

@@ -1,0 +1,259 @@
+//! What is logged.
+
+use std::ffi::OsStr;
+use std::fmt::{self, Display, Formatter};
+
+use storage::{NodeKind, ObjectId, RenameFlags, SetAttributes, SetTime, Timestamp};
+
+/// Most bytes of data in one record; a longer write is logged in several.
+pub const DATA_BYTES_MAX: usize = 1 << 20;
+/// Longest name, and longest name of an extended attribute, bytes.
+pub const NAME_BYTES_MAX: usize = 1024;
+/// Longest path, bytes.
+pub const PATH_BYTES_MAX: usize = 16 << 10;
+/// Longest target of a symbolic link, bytes.
+pub const TARGET_BYTES_MAX: usize = 4096;
+/// Longest value of an extended attribute, bytes.
+pub const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// An object, with what helps to find it again after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The object.
+    pub object: ObjectId,
+    /// When it was created, where the origin knows that: the id of a deleted object may have come
+    /// back for another.
+    pub born: Option<Timestamp>,
+    /// One of its paths when the record was written: names separated by slashes, from the origin's
+    /// top directory, whose own path is empty.
+    pub path: &'a OsStr,
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Name<'a> {
+    /// The directory.
+    pub parent: Place<'a>,
+    /// The name.
+    pub name: &'a OsStr,
+}
+
+/// An object that was made, under its first name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Made<'a> {
+    /// Its name.
+    pub name: Name<'a>,
+    /// The id that it got, by which later records speak of it. Made again it may get another.
+    pub object: ObjectId,
+    /// Permission bits that it got, `0o7777` at most.
+    pub permissions: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
+/// One change of an origin. Applying it twice gives what applying it once gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Record<'a> {
+    /// Bytes were written to a file.
+    Write {
+        /// The file.
+        file: Place<'a>,
+        /// Where, bytes.
+        offset: u64,
+        /// What, at most [`DATA_BYTES_MAX`].
+        data: &'a [u8],
+    },
+    /// A file's size was set.
+    Truncate {
+        /// The file.
+        file: Place<'a>,
+        /// Its size, bytes.
+        size: u64,
+    },
+    /// Space was reserved or released.
+    Allocate {
+        /// The file.
+        file: Place<'a>,
+        /// The mode bits of `fallocate(2)`.
+        mode: u32,
+        /// First byte.
+        offset: u64,
+        /// Length in bytes.
+        length: u64,
+    },
+    /// Attributes were changed.
+    SetAttributes {
+        /// The object.
+        object: Place<'a>,
+        /// What was changed.
+        change: SetAttributes,
+    },
+    /// A regular file was created.
+    Create(Made<'a>),
+    /// A directory was made.
+    MakeDirectory(Made<'a>),
+    /// A symbolic link was made.
+    Symlink {
+        /// The link.
+        made: Made<'a>,
+        /// Where it leads.
+        target: &'a OsStr,
+    },
+    /// A special file was made.
+    MakeNode {
+        /// The file.
+        made: Made<'a>,
+        /// What it is.
+        kind: NodeKind,
+    },
+    /// An object got another name.
+    Link {
+        /// The object.
+        object: Place<'a>,
+        /// The new name.
+        name: Name<'a>,
+    },
+    /// A name was moved.
+    Rename {
+        /// The object that it led to.
+        object: ObjectId,
+        /// The name.
+        from: Name<'a>,
+        /// The new name.
+        to: Name<'a>,
+        /// How what was there was treated.
+        flags: RenameFlags,
+    },
+    /// A name that was not a directory's was removed.
+    Unlink {
+        /// The object that it led to.
+        object: ObjectId,
+        /// The name.
+        name: Name<'a>,
+    },
+    /// An empty directory was removed.
+    RemoveDirectory {
+        /// The directory.
+        object: ObjectId,
+        /// Its name.
+        name: Name<'a>,
+    },
+    /// An extended attribute was set.
+    SetXattr {
+        /// The object.
+        object: Place<'a>,
+        /// The attribute's name.
+        name: &'a OsStr,
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// An extended attribute was removed.
+    RemoveXattr {
+        /// The object.
+        object: Place<'a>,
+        /// The attribute's name.
+        name: &'a OsStr,
+    },
+    /// A transaction group has been committed at the origin.
+    Committed {
+        /// Its number.
+        txg: u64,
+    },
+}
+
+impl Record<'_> {
+    /// Bytes of file contents that it carries.
+    pub fn data_bytes(&self) -> u64 {
+        match self {
+            Record::Write { data, .. } => data.len() as u64,
+            _ => 0,
+        }
+    }
+}
+
+impl Display for Place<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "object {} ({:?})", self.object.0, self.path)
+    }
+}
+
+impl Display for Name<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?} in {}", self.name, self.parent)
+    }
+}
+
+impl Display for Made<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Made { name, object, permissions, uid, gid } = self;
+        write!(formatter, "{name} as object {}, mode {permissions:o}, {uid}:{gid}", object.0)
+    }
+}
+
+impl Display for Record<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Record::Write { file, offset, data } => {
+                write!(formatter, "write {} bytes at {offset} of {file}", data.len())
+            }
+            Record::Truncate { file, size } => write!(formatter, "truncate {file} to {size} bytes"),
+            Record::Allocate { file, mode, offset, length } => {
+                write!(formatter, "allocate {length} bytes at {offset} of {file}, mode {mode:#x}")
+            }
+            Record::SetAttributes { object, change } => {
+                write!(formatter, "set of {object}")?;
+                describe(change, formatter)
+            }
+            Record::Create(made) => write!(formatter, "create {made}"),
+            Record::MakeDirectory(made) => write!(formatter, "mkdir {made}"),
+            Record::Symlink { made, target } => write!(formatter, "symlink {made} to {target:?}"),
+            Record::MakeNode { made, kind } => write!(formatter, "mknod {made}, {kind:?}"),
+            Record::Link { object, name } => write!(formatter, "link {object} as {name}"),
+            Record::Rename { object, from, to, flags } => {
+                write!(formatter, "rename {from} to {to}, object {}", object.0)?;
+                if flags.is_empty() { Ok(()) } else { write!(formatter, ", {flags:?}") }
+            }
+            Record::Unlink { object, name } => {
+                write!(formatter, "unlink {name}, object {}", object.0)
+            }
+            Record::RemoveDirectory { object, name } => {
+                write!(formatter, "rmdir {name}, object {}", object.0)
+            }
+            Record::SetXattr { object, name, value } => {
+                write!(formatter, "set xattr {name:?} of {object} to {} bytes", value.len())
+            }
+            Record::RemoveXattr { object, name } => {
+                write!(formatter, "remove xattr {name:?} of {object}")
+            }
+            Record::Committed { txg } => write!(formatter, "committed txg {txg}"),
+        }
+    }
+}
+
+/// Each attribute that is changed.
+fn describe(change: &SetAttributes, formatter: &mut Formatter<'_>) -> fmt::Result {
+    let SetAttributes { permissions, uid, gid, size, accessed, modified } = change;
+    if let Some(permissions) = permissions {
+        write!(formatter, ", mode {permissions:o}")?;
+    }
+    for (what, number) in
+        [("uid", uid.map(u64::from)), ("gid", gid.map(u64::from)), ("size", *size)]
+    {
+        if let Some(number) = number {
+            write!(formatter, ", {what} {number}")?;
+        }
+    }
+    for (what, time) in [("atime", accessed), ("mtime", modified)] {
+        match time {
+            Some(SetTime::Now) => write!(formatter, ", {what} now")?,
+            Some(SetTime::At(time)) => {
+                write!(formatter, ", {what} {}.{:09}", time.seconds, time.nanoseconds)?;
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}

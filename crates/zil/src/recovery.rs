@@ -1,0 +1,314 @@
+use std::sync::Arc;
+
+use storage::{Clock, Device, DeviceError};
+
+use crate::block::HEADER_BYTES;
+use crate::chain::next_epoch;
+use crate::error::{OpenError, ReplayError};
+use crate::labels::{read_superblock, write_superblock};
+use crate::layout::PAGE_BYTES;
+use crate::log::Log;
+use crate::marks::Marks;
+use crate::options::{Opening, Options};
+use crate::position::Position;
+use crate::reader::Reader;
+use crate::record::Record;
+use crate::superblock::{Start, Superblock, salt};
+
+/// How far behind its end a log is searched for blocks that were written later, bytes.
+const BEYOND_BYTES_MAX: u64 = 64 << 20;
+/// How often the device may fail in that.
+const BEYOND_ERRORS_MAX: u64 = 16;
+
+/// What a log holds, told when it is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The first record to replay.
+    pub first: Position,
+    /// The last good record: all from the first one on to this one are there.
+    pub last: Position,
+    /// Blocks that hold them.
+    pub blocks: u64,
+    /// Bytes of file contents in these blocks.
+    pub data_bytes: u64,
+    /// How it ends.
+    pub end: End,
+    /// Blocks that were found behind the end. In a log that is whole they were under way when it
+    /// was used last, and nobody was told that they last.
+    pub beyond_blocks: u64,
+    /// Records in these blocks.
+    pub beyond_records: u64,
+}
+
+impl Found {
+    /// How many records there are to replay.
+    pub fn records(&self) -> u64 {
+        (self.last.0 + 1).saturating_sub(self.first.0)
+    }
+}
+
+/// How a log ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// All records that are known to have lasted are there.
+    Whole,
+    /// Later blocks, or the superblock, tell that records had lasted which are not there.
+    Damaged {
+        /// At least up to this record all had lasted.
+        lasted: Position,
+    },
+    /// The device does not give the next block. Whether it was one is not known.
+    Unreadable {
+        /// What it says instead.
+        error: DeviceError,
+    },
+}
+
+/// A log that was opened: its records can be looked at, applied to the origin, or given up.
+///
+/// Replay takes [`next`](Recovery::next) until there is nothing more, says what lasts at the origin
+/// by [`applied`](Recovery::applied), and goes on with [`finish`](Recovery::finish). If it stops in
+/// between, the next one begins behind what was applied.
+pub struct Recovery {
+    device: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    options: Options,
+    seed: [u8; 16],
+    superblock: Superblock,
+    /// The epoch last tried.
+    epoch: u64,
+    found: Found,
+    /// What would be the next block behind the last good one.
+    end: Start,
+    reader: Reader,
+    /// The next block to read.
+    next: Start,
+    marks: Marks,
+    /// Records of the block that was read last.
+    payload: Vec<u8>,
+    /// How much of them was taken.
+    taken_bytes: usize,
+    /// The next record to take.
+    position: Position,
+    /// The last record of that block.
+    block_last: Position,
+}
+
+impl Recovery {
+    pub(crate) async fn open(
+        device: Arc<dyn Device>,
+        opening: &Opening,
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Recovery, OpenError> {
+        // What is read from here on has lasted, so that it is the same when this start crashes.
+        device.flush().await?;
+        let superblock = read_superblock(&*device).await?;
+        let (info, layout) = (device.info(), superblock.layout);
+        if superblock.pool != opening.pool && !opening.force {
+            return Err(OpenError::OtherPool);
+        }
+        if info.size_bytes < layout.size_bytes {
+            let needed_bytes = layout.size_bytes;
+            return Err(OpenError::TooSmall { size_bytes: info.size_bytes, needed_bytes });
+        }
+        if info.block_bytes > PAGE_BYTES {
+            return Err(OpenError::Blocks { found: info.block_bytes, known: PAGE_BYTES });
+        }
+        let mut reader = Reader::new(device.clone(), layout, superblock.salt);
+        let (found, end) = scan(&mut reader, &superblock).await;
+        let start = superblock.start;
+        Ok(Recovery {
+            clock,
+            options,
+            seed: opening.seed,
+            epoch: superblock.epoch,
+            found,
+            end,
+            reader,
+            next: start,
+            marks: Marks::new(&layout),
+            payload: Vec::new(),
+            taken_bytes: 0,
+            position: start.first,
+            block_last: start.first.previous(),
+            device,
+            superblock,
+        })
+    }
+
+    /// What the log holds.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// The log's id.
+    pub fn id(&self) -> [u8; 16] {
+        self.superblock.log
+    }
+
+    /// The id of the pool whose log it is.
+    pub fn pool(&self) -> [u8; 16] {
+        self.superblock.pool
+    }
+
+    /// The next record, in the order in which they were appended; `None` after the last good one.
+    ///
+    /// # Errors
+    /// When the device fails, or the record is one that this version does not know.
+    pub async fn next(&mut self) -> Result<Option<(Position, Record<'_>)>, ReplayError> {
+        loop {
+            if self.position > self.found.last {
+                return Ok(None);
+            }
+            if self.position > self.block_last {
+                self.read_block().await?;
+            }
+            if self.position >= self.found.first {
+                break;
+            }
+            self.take()?;
+        }
+        let (position, start) = (self.position, self.taken_bytes);
+        self.take()?;
+        let record = Record::decode(&self.payload[start..]);
+        let (record, _) = record.map_err(|error| ReplayError::Record { position, error })?;
+        Ok(Some((position, record)))
+    }
+
+    /// Steps over a record.
+    fn take(&mut self) -> Result<(), ReplayError> {
+        let position = self.position;
+        let record = Record::decode(&self.payload[self.taken_bytes..]);
+        let (_, bytes) = record.map_err(|error| ReplayError::Record { position, error })?;
+        self.taken_bytes += bytes;
+        self.position = position.next();
+        Ok(())
+    }
+
+    async fn read_block(&mut self) -> Result<(), ReplayError> {
+        let start = self.next;
+        let block = self.reader.block(start).await?;
+        let (header, block) = block.ok_or(ReplayError::Changed { position: start.first })?;
+        self.payload.clear();
+        self.payload.extend_from_slice(&block[HEADER_BYTES..header.used_bytes() as usize]);
+        self.taken_bytes = 0;
+        self.block_last = header.last();
+        self.next = header.next(&self.superblock.layout);
+        self.marks.push(start);
+        Ok(())
+    }
+
+    /// Notes that all records up to this one have been applied and last at the origin. Returns
+    /// once they will not be replayed again.
+    ///
+    /// # Errors
+    /// When the device fails. It may be tried again.
+    pub async fn applied(&mut self, up_to: Position) -> Result<(), ReplayError> {
+        let released = up_to.min(self.found.last).min(self.position.previous());
+        if released <= self.superblock.released {
+            return Ok(());
+        }
+        let start = self.marks.cover(released).unwrap_or(self.superblock.start);
+        let durable = self.found.last.max(self.superblock.durable);
+        self.renew(Superblock { start, released, durable, ..self.superblock }).await?;
+        self.marks.forget_before(start.address);
+        Ok(())
+    }
+
+    async fn renew(&mut self, superblock: Superblock) -> Result<(), DeviceError> {
+        self.epoch = next_epoch(&self.superblock, self.epoch);
+        let superblock = Superblock { epoch: self.epoch, ..superblock };
+        write_superblock(self.device.clone(), superblock).await?;
+        self.superblock = superblock;
+        Ok(())
+    }
+
+    /// Goes on with the log, empty, once all of its records are applied.
+    ///
+    /// # Errors
+    /// When they are not, when the log is damaged, or when the device fails.
+    pub async fn finish(self) -> Result<Log, ReplayError> {
+        if self.found.end != End::Whole {
+            return Err(ReplayError::Damaged { last: self.found.last });
+        }
+        if self.superblock.released < self.found.last {
+            return Err(ReplayError::Unapplied { from: self.superblock.released.next() });
+        }
+        self.discard().await
+    }
+
+    /// Goes on with the log, empty, whatever it held. All that was not applied is lost.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub async fn discard(mut self) -> Result<Log, ReplayError> {
+        // Positions that somebody may have been told do not come again.
+        let lasted = match self.found.end {
+            End::Damaged { lasted } => lasted,
+            _ => Position::NONE,
+        };
+        let last = self.found.last.max(lasted).max(self.superblock.released);
+        let start = Start { first: last.next(), previous: 0, ..self.end };
+        let salt = salt(&self.seed, next_epoch(&self.superblock, self.epoch));
+        let empty = Superblock { salt, start, released: last, durable: last, ..self.superblock };
+        self.renew(empty).await?;
+        let Recovery { device, clock, options, seed, superblock, epoch, .. } = self;
+        Ok(Log::start(device, superblock, epoch, seed, options, clock).await?)
+    }
+}
+
+/// Walks along the chain to its end. Says what it holds, and what the next block would be.
+async fn scan(reader: &mut Reader, superblock: &Superblock) -> (Found, Start) {
+    let layout = superblock.layout;
+    let released = superblock.released;
+    let mut found = Found {
+        first: released.next(),
+        last: released,
+        blocks: 0,
+        data_bytes: 0,
+        end: End::Whole,
+        beyond_blocks: 0,
+        beyond_records: 0,
+    };
+    let mut start = superblock.start;
+    let limit = start.address + layout.ring_bytes;
+    while start.address < limit {
+        match reader.block(start).await {
+            Ok(Some((header, _))) => {
+                found.last = header.last().max(released);
+                found.blocks += 1;
+                found.data_bytes += header.data_bytes;
+                start = header.next(&layout);
+            }
+            Ok(None) => break,
+            Err(error) => {
+                found.end = End::Unreadable { error };
+                break;
+            }
+        }
+    }
+    let mut lasted = superblock.durable;
+    let mut address = start.address;
+    let limit = limit.min(address + BEYOND_BYTES_MAX);
+    let mut errors = 0;
+    while address < limit && errors < BEYOND_ERRORS_MAX {
+        match reader.header(address).await {
+            Ok(Some(header)) if header.start.block >= start.block => {
+                lasted = lasted.max(header.durable);
+                if header.start.block > start.block {
+                    found.beyond_blocks += 1;
+                    found.beyond_records += u64::from(header.records);
+                }
+            }
+            Ok(_) => {}
+            Err(_) => errors += 1,
+        }
+        address += PAGE_BYTES as u64;
+    }
+    if lasted > found.last && found.end == End::Whole {
+        found.end = End::Damaged { lasted };
+    }
+    (found, start)
+}
