@@ -338,8 +338,17 @@ impl Bench<'_> {
         match case.work {
             Work::Read { pattern, block, jobs, direct } => {
                 let seconds = self.arguments.seconds;
-                let reached =
-                    Job { file, pattern, block, jobs, direct, seconds, queue: None }.run()?;
+                let reached = Job {
+                    file,
+                    pattern,
+                    block,
+                    jobs,
+                    direct,
+                    durable: false,
+                    seconds,
+                    queue: None,
+                }
+                .run()?;
                 Ok(match case.unit {
                     "IOPS" => reached.operations_per_second,
                     _ => reached.bytes_per_second / 1e6,

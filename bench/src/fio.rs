@@ -7,11 +7,13 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job<'a> {
     pub(crate) file: &'a Path,
-    /// `read`, `randread` or `write`.
+    /// `read`, `randread`, `write` or `randwrite`.
     pub(crate) pattern: &'a str,
     pub(crate) block: &'a str,
     pub(crate) jobs: u32,
     pub(crate) direct: bool,
+    /// Each write is followed by `fdatasync`.
+    pub(crate) durable: bool,
     pub(crate) seconds: u32,
     /// Through io_uring instead of one system call after the other.
     pub(crate) queue: Option<Queue>,
@@ -64,6 +66,7 @@ impl Job<'_> {
                 Some(Queue { size_mib: Some(_), .. }) => None,
                 _ => Some(format!("--runtime={}", self.seconds)),
             })
+            .arg(format!("--fdatasync={}", u8::from(self.durable)))
             .output()
             .map_err(|error| format!("cannot run fio: {error}; install it"))?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -71,15 +74,15 @@ impl Job<'_> {
         let parsed: Value = serde_json::from_str(json).map_err(|_| {
             format!("fio gave no result: {}", String::from_utf8_lossy(&output.stderr))
         })?;
-        let direction = if self.pattern == "write" { "write" } else { "read" };
-        let read = &parsed["jobs"][0][direction];
-        match (read["iops"].as_f64(), read["bw_bytes"].as_f64()) {
+        let direction = if self.pattern.ends_with("write") { "write" } else { "read" };
+        let done = &parsed["jobs"][0][direction];
+        match (done["iops"].as_f64(), done["bw_bytes"].as_f64()) {
             (Some(operations_per_second), Some(bytes_per_second))
                 if operations_per_second > 0.0 =>
             {
                 Ok(Reached { operations_per_second, bytes_per_second })
             }
-            _ => Err(format!("fio read nothing: {}", String::from_utf8_lossy(&output.stderr))),
+            _ => Err(format!("fio did nothing: {}", String::from_utf8_lossy(&output.stderr))),
         }
     }
 }

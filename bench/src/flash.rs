@@ -169,6 +169,7 @@ impl Bench<'_> {
             block,
             jobs: 1,
             direct: true,
+            durable: false,
             seconds: self.arguments.seconds,
             queue: Some(queue),
         };

@@ -17,14 +17,14 @@
 //! let opening = Opening { pool: [1; 16], log: [2; 16], seed: [3; 16], force: false };
 //! let options = Options::default;
 //! simulation.run(async {
-//!     let log = Log::format(device.clone(), &opening, options(), clock.clone()).await?;
+//!     let log = Log::format(device.clone(), opening, options(), clock.clone()).await?;
 //!     let file = Place { object: ObjectId(7), born: None, path: OsStr::new("a/file") };
 //!     let record = Record::Write { file, offset: 0, data: b"kept" };
 //!     let position = log.append(&record).await?;
 //!     log.commit(position).await?;
 //!     // The machine stops.
 //!     drop(log);
-//!     let mut recovery = Log::open(device, &opening, options(), clock).await?;
+//!     let mut recovery = Log::open(device, opening, options(), clock).await?;
 //!     assert_eq!(recovery.next().await?, Some((Position(1), record)));
 //!     assert_eq!(recovery.next().await?, None);
 //!     recovery.applied(Position(1)).await?;

@@ -55,7 +55,7 @@ impl Log {
     /// When the device does not work, is too small, or is not blank and its use not forced.
     pub async fn format(
         device: Arc<dyn Device>,
-        opening: &Opening,
+        opening: Opening,
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Log, OpenError> {
@@ -94,7 +94,7 @@ impl Log {
     /// When the device does not work, or does not hold a whole log of this pool.
     pub async fn open(
         device: Arc<dyn Device>,
-        opening: &Opening,
+        opening: Opening,
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Recovery, OpenError> {

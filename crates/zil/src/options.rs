@@ -41,7 +41,7 @@ pub enum Sync {
 }
 
 /// How a device is used as a log.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Opening {
     /// The pool's id.
     pub pool: [u8; 16],

@@ -98,7 +98,7 @@ pub struct Recovery {
 impl Recovery {
     pub(crate) async fn open(
         device: Arc<dyn Device>,
-        opening: &Opening,
+        opening: Opening,
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Recovery, OpenError> {

@@ -73,7 +73,7 @@ pub fn clock(simulation: &Simulation) -> Arc<dyn Clock> {
 
 /// A log on a new device.
 pub async fn format(simulation: &Simulation, device: Arc<dyn Device>, options: Options) -> Log {
-    let log = Log::format(device, &opening(0), options, clock(simulation)).await;
+    let log = Log::format(device, opening(0), options, clock(simulation)).await;
     log.expect("a blank device")
 }
 
@@ -82,7 +82,7 @@ pub async fn open(
     device: Arc<dyn Device>,
     life: u64,
 ) -> Result<Recovery, OpenError> {
-    Log::open(device, &opening(life), options(), clock(simulation)).await
+    Log::open(device, opening(life), options(), clock(simulation)).await
 }
 
 /// Appends the sample of each number, and commits them together.
