@@ -34,19 +34,21 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 
 use futures::future::{BoxFuture, Shared};
 use storage::{AlignedBuffer, DeviceError};
 
 use crate::block::{HEADER_BYTES, Header};
 use crate::error::{AppendError, Failed};
+use crate::flights::{Flights, Leg, Write};
 use crate::layout::{Layout, PAGE_BYTES};
 use crate::marks::Marks;
 use crate::position::Position;
 use crate::record::Record;
 use crate::superblock::{Start, Superblock, salt};
 
-/// A write under way; whoever waits for it drives it.
+/// The writing of a superblock; whoever waits for it drives it.
 pub(crate) type Task = Shared<BoxFuture<'static, Result<(), DeviceError>>>;
 
 pub(crate) struct Chain {
@@ -65,7 +67,7 @@ pub(crate) struct Chain {
     /// Blocks that wait for a lane; the last one takes more records.
     waiting: VecDeque<Filling>,
     /// Blocks under way, in order.
-    flights: VecDeque<Flight>,
+    flights: Flights,
     /// Bytes of both.
     buffered_bytes: usize,
     /// Everything up to here lasts.
@@ -87,16 +89,6 @@ struct Filling {
     data_bytes: u64,
 }
 
-/// A block that is under way.
-struct Flight {
-    block: u64,
-    first: Position,
-    last: Position,
-    bytes: usize,
-    task: Task,
-    arrived: bool,
-}
-
 /// A block that begins its way.
 pub(crate) struct Departure {
     pub(crate) address: u64,
@@ -104,14 +96,33 @@ pub(crate) struct Departure {
     pub(crate) records: u32,
 }
 
-/// How things are with a record.
+/// What is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Goal {
+    /// Everything up to this record lasts.
+    Lasts(Position),
+    /// Nothing is under way.
+    Idle,
+}
+
+/// One who waits.
+pub(crate) struct Wait<'a> {
+    pub(crate) goal: Goal,
+    /// His number, once he has had to wait.
+    pub(crate) id: Option<u64>,
+    pub(crate) waker: &'a Waker,
+    /// Whether he has not been told yet what to poll.
+    pub(crate) at_first: bool,
+    /// Those who are to be woken.
+    pub(crate) wake: &'a mut Vec<Waker>,
+}
+
+/// How things are with what is waited for.
 pub(crate) enum Standing {
-    /// It lasts.
-    Durable,
-    /// It never will.
+    Reached,
+    /// It will never be.
     Lost(Failed),
-    /// These have to be waited for first, by number.
-    UnderWay(Vec<(u64, Task)>),
+    Pending,
 }
 
 impl Filling {
@@ -147,7 +158,7 @@ impl Chain {
             next: start,
             position: start.first,
             waiting: VecDeque::new(),
-            flights: VecDeque::new(),
+            flights: Flights::default(),
             buffered_bytes: 0,
             durable: superblock.released,
             released: superblock.released,
@@ -244,38 +255,53 @@ impl Chain {
         Ok(position)
     }
 
-    /// How things are with the record at `up_to`, and all before it. Blocks that it needs depart,
-    /// as far as there are lanes, by `begin`.
-    pub(crate) fn pursue(
-        &mut self,
-        up_to: Position,
-        lanes: usize,
-        mut begin: impl FnMut(Departure) -> Task,
-    ) -> Standing {
-        let up_to = up_to.min(self.last());
-        if up_to <= self.durable {
-            return Standing::Durable;
+    /// Whether a goal is reached.
+    fn standing(&self, goal: Goal) -> Standing {
+        match goal {
+            Goal::Idle if self.flights.is_empty() => Standing::Reached,
+            Goal::Idle => Standing::Pending,
+            Goal::Lasts(up_to) if up_to <= self.durable => Standing::Reached,
+            Goal::Lasts(up_to) => match &self.failed {
+                Some(failed) if up_to >= failed.from => Standing::Lost(failed.clone()),
+                _ => Standing::Pending,
+            },
         }
-        if let Some(failed) = self.failed.as_ref().filter(|failed| up_to >= failed.from) {
-            return Standing::Lost(failed.clone());
-        }
-        while self.flights.len() < lanes.max(1)
-            && self.waiting.front().is_some_and(|front| front.first <= up_to)
-        {
-            self.depart(&mut begin);
-        }
-        let needed = self.flights.iter().filter(|flight| flight.first <= up_to && !flight.arrived);
-        let mut tasks: Vec<(u64, Task)> =
-            needed.map(|flight| (flight.block, flight.task.clone())).collect();
-        // Without a lane, the end of the first one that is under way frees one.
-        if self.waiting.front().is_some_and(|front| front.first <= up_to) {
-            tasks.truncate(1);
-        }
-        assert!(!tasks.is_empty(), "what does not last is under way");
-        Standing::UnderWay(tasks)
     }
 
-    fn depart(&mut self, begin: &mut impl FnMut(Departure) -> Task) {
+    /// Looks whether a goal is reached, and enters the one who waits for it, or takes him out.
+    /// What can depart does so by `begin`. Returns what is to be polled now; of what has been under
+    /// way before only `at_first`.
+    pub(crate) fn pursue(
+        &mut self,
+        wait: &mut Wait<'_>,
+        lanes: usize,
+        mut begin: impl FnMut(Departure) -> Write,
+    ) -> (Standing, Vec<Leg>) {
+        let standing = self.standing(wait.goal);
+        let mut legs = Vec::new();
+        if let Standing::Pending = standing {
+            let up_to = match wait.goal {
+                Goal::Lasts(up_to) => up_to.min(self.last()),
+                Goal::Idle => self.last(),
+            };
+            let id = self.flights.join(wait.id, up_to, wait.waker);
+            wait.id = Some(id);
+            if wait.at_first {
+                legs = self.flights.take_over(id, up_to, wait.waker);
+            }
+        } else if let Some(id) = wait.id.take() {
+            self.flights.leave(id, wait.wake);
+        }
+        let wanted = self.flights.wanted();
+        while self.flights.len() < lanes.max(1)
+            && self.waiting.front().is_some_and(|front| front.first <= wanted)
+        {
+            legs.push(self.depart(&mut begin));
+        }
+        (standing, legs)
+    }
+
+    fn depart(&mut self, begin: &mut impl FnMut(Departure) -> Write) -> Leg {
         let mut filling = self.waiting.pop_front().expect("a block that waits");
         let start = self.next;
         assert_eq!((start.address, start.first), (filling.address, filling.first));
@@ -296,54 +322,51 @@ impl Chain {
         filling.buffer.set_len(header.block_bytes() as usize);
         let bytes = filling.buffer.len();
         self.buffered_bytes = self.buffered_bytes - buffer_bytes + bytes;
-        let task = begin(Departure {
-            address: filling.address,
-            buffer: Arc::new(filling.buffer),
-            records: filling.records,
-        });
-        let block = start.block;
-        self.flights.push_back(Flight {
-            block,
-            first: start.first,
-            last,
-            bytes,
-            task,
-            arrived: false,
-        });
+        let address = filling.address;
+        let buffer = Arc::new(filling.buffer);
+        let write = begin(Departure { address, buffer, records: filling.records });
+        self.flights.depart(start.block, (start.first, last), bytes, write)
+    }
+
+    /// Takes back a write that was polled, and is not done.
+    pub(crate) fn goes_on(&mut self, block: u64, write: Write, wake: &mut Vec<Waker>) {
+        self.flights.goes_on(block, write, wake);
     }
 
     /// Notes how a block's way has ended. Says whether that is news of a failure.
-    pub(crate) fn arrived(&mut self, block: u64, outcome: &Result<(), DeviceError>) -> bool {
-        let Some(flight) = self.flights.iter_mut().find(|flight| flight.block == block) else {
-            return false;
-        };
-        if flight.arrived {
-            return false;
-        }
-        flight.arrived = true;
-        let from = flight.first;
+    pub(crate) fn arrived(
+        &mut self,
+        block: u64,
+        outcome: Result<(), DeviceError>,
+        wake: &mut Vec<Waker>,
+    ) -> bool {
+        let from = self.flights.arrived(block);
         let mut news = false;
         if let Err(error) = outcome
             && self.failed.as_ref().is_none_or(|failed| from < failed.from)
         {
             news = self.failed.is_none();
-            self.failed = Some(Failed { from, error: error.clone() });
+            self.failed = Some(Failed { from, error });
             // None of them could last: there is a gap before.
             self.buffered_bytes -=
                 self.waiting.drain(..).map(|filling| filling.buffer.len()).sum::<usize>();
         }
-        while let Some(flight) = self.flights.pop_front_if(|flight| flight.arrived) {
+        let failed = self.failed.as_ref().map(|failed| failed.from);
+        while let Some(flight) = self.flights.pop() {
             self.buffered_bytes -= flight.bytes;
-            if self.failed.as_ref().is_none_or(|failed| flight.last < failed.from) {
+            if failed.is_none_or(|failed| flight.last < failed) {
                 self.durable = flight.last;
             }
         }
+        let durable = self.durable;
+        let is_done = |up_to| up_to <= durable || failed.is_some_and(|failed| up_to >= failed);
+        self.flights.dismiss(is_done, wake);
         news
     }
 
-    /// All blocks under way.
-    pub(crate) fn under_way(&self) -> Vec<(u64, Task)> {
-        self.flights.iter().map(|flight| (flight.block, flight.task.clone())).collect()
+    /// Takes one out who gives up.
+    pub(crate) fn leave(&mut self, id: u64, wake: &mut Vec<Waker>) {
+        self.flights.leave(id, wake);
     }
 
     /// Notes that records up to `up_to`, which last, are not needed any more; `None` when a
@@ -429,15 +452,15 @@ impl Chain {
         let waiting: usize = self.waiting.iter().map(|filling| filling.buffer.len()).sum();
         let flying: usize = self.flights.iter().map(|flight| flight.bytes).sum();
         assert_eq!(self.buffered_bytes, waiting + flying, "bytes in RAM");
-        let mut next = self.flights.front().map_or(self.next.first, |flight| flight.first);
+        let mut next = self.flights.iter().next().map_or(self.next.first, |flight| flight.first);
         if self.failed.is_none() {
             assert_eq!(next, self.durable.next(), "what does not last is in RAM");
         }
-        for flight in &self.flights {
+        self.flights.validate();
+        for flight in self.flights.iter() {
             assert_eq!(flight.first, next, "flights follow each other");
             next = flight.last.next();
         }
-        assert!(self.flights.front().is_none_or(|flight| !flight.arrived), "it has been taken out");
         let mut address = self.next.address;
         assert_eq!(self.next.first, next, "departed blocks end where waiting ones begin");
         for filling in &self.waiting {

@@ -37,6 +37,7 @@ mod block;
 mod chain;
 mod codec;
 mod error;
+mod flights;
 mod labels;
 mod layout;
 mod log;

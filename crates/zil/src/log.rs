@@ -1,14 +1,16 @@
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::join_all;
 use futures::stream::{TryStreamExt, iter};
 use parking_lot::Mutex;
 use storage::{AlignedBuffer, Clock, Device, DeviceError, foreign_contents};
 
-use crate::chain::{Chain, Departure, Standing, Task};
+use crate::chain::{Chain, Departure, Goal, Standing, Task, Wait};
 use crate::error::{AppendError, Failed, OpenError};
+use crate::flights::{Leg, Write};
 use crate::labels::{self, write_superblock};
 use crate::layout::{Layout, PAGE_BYTES, RING_OFFSET};
 use crate::options::{Opening, Options, Sync};
@@ -29,8 +31,8 @@ const FILL: (u64, usize) = (1 << 20, 4);
 ///
 /// [`append`](Log::append) is cheap and puts records in order; [`commit`](Log::commit) makes them
 /// last. Callers who commit while blocks are under way are written together in the next one.
-/// Nothing runs in the background: whoever waits for a block drives it, and if he gives up, the
-/// next one does.
+/// Nothing runs in the background: one of those who wait for a block drives it, and if he gives up,
+/// another one does.
 ///
 /// Once a device has failed, records from the [first one concerned](Failed::from) on are refused
 /// until the log is [reset](Log::reset); those before it stay.
@@ -197,24 +199,13 @@ impl Log {
     }
 
     /// Waits until everything up to a record lasts; says whether there was anything to wait for.
-    async fn last_to(&self, up_to: Position) -> Result<bool, Failed> {
-        let mut has_waited = false;
-        loop {
-            let standing = {
-                let State { chain, counters } = &mut *self.state.lock();
-                chain.pursue(up_to, self.options.lanes, |departure| self.begin(departure, counters))
-            };
-            match standing {
-                Standing::Durable => return Ok(has_waited),
-                Standing::Lost(failed) => return Err(failed),
-                Standing::UnderWay(tasks) => self.arrive(tasks).await,
-            }
-            has_waited = true;
-        }
+    fn last_to(&self, up_to: Position) -> Waiting<'_> {
+        let goal = Goal::Lasts(up_to.min(self.last()));
+        Waiting { log: self, goal, id: None, has_waited: false }
     }
 
-    /// Begins to write a block, as soon as somebody waits for it.
-    fn begin(&self, departure: Departure, counters: &mut Counters) -> Task {
+    /// Begins to write a block.
+    fn begin(&self, departure: Departure, counters: &mut Counters) -> Write {
         let Departure { address, buffer, records } = departure;
         counters.departed(records, buffer.len());
         let (device, sync) = (self.device.clone(), self.sync);
@@ -229,15 +220,18 @@ impl Log {
                 }
             }
         };
-        write.boxed().shared()
+        write.boxed()
     }
 
-    /// Waits for blocks.
-    async fn arrive(&self, tasks: Vec<(u64, Task)>) {
-        let outcomes = join_all(tasks.into_iter().map(async |(block, task)| (block, task.await)));
-        for (block, outcome) in outcomes.await {
-            let news = self.state.lock().chain.arrived(block, &outcome);
-            if let (true, Err(error)) = (news, &outcome) {
+    /// Notes how writes stand that were polled.
+    fn note(&self, state: &mut State, polled: &mut Vec<Polled>, wake: &mut Vec<Waker>) {
+        for Polled { block, write, outcome } in polled.drain(..) {
+            let Poll::Ready(outcome) = outcome else {
+                state.chain.goes_on(block, write, wake);
+                continue;
+            };
+            let error = outcome.clone().err();
+            if let (true, Some(error)) = (state.chain.arrived(block, outcome, wake), error) {
                 let device = &self.device.info().name;
                 tracing::error!(device, %error, "the log failed; it takes nothing until it is reset");
             }
@@ -268,13 +262,7 @@ impl Log {
         if self.state.lock().chain.failed().is_none() {
             return Ok(());
         }
-        loop {
-            let tasks = self.state.lock().chain.under_way();
-            if tasks.is_empty() {
-                break;
-            }
-            self.arrive(tasks).await;
-        }
+        Waiting { log: self, goal: Goal::Idle, id: None, has_waited: false }.await?;
         self.renew(|chain, begin| chain.restart(begin)).await
     }
 
@@ -343,6 +331,71 @@ impl Log {
     /// When sums do not agree.
     pub fn validate(&self) {
         self.state.lock().chain.validate();
+    }
+}
+
+/// A write that was polled.
+struct Polled {
+    block: u64,
+    write: Write,
+    outcome: Poll<Result<(), DeviceError>>,
+}
+
+/// The wait for a [`Goal`]; says whether there was anything to wait for.
+struct Waiting<'a> {
+    log: &'a Log,
+    goal: Goal,
+    id: Option<u64>,
+    has_waited: bool,
+}
+
+impl Future for Waiting<'_> {
+    type Output = Result<bool, Failed>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Waiting { log, goal, id, has_waited } = &mut *self;
+        let mut wake = Vec::new();
+        let mut polled = Vec::new();
+        let mut at_first = true;
+        let standing = loop {
+            let (standing, legs) = {
+                let state = &mut *log.state.lock();
+                log.note(state, &mut polled, &mut wake);
+                let (waker, goal) = (context.waker(), *goal);
+                let mut wait = Wait { goal, id: *id, waker, at_first, wake: &mut wake };
+                let State { chain, counters } = state;
+                let pursued = chain.pursue(&mut wait, log.options.lanes, |departure| {
+                    log.begin(departure, counters)
+                });
+                *id = wait.id;
+                pursued
+            };
+            at_first = false;
+            *has_waited |= matches!(standing, Standing::Pending);
+            if legs.is_empty() {
+                break standing;
+            }
+            for Leg { block, mut write, waker } in legs {
+                let outcome = write.as_mut().poll(&mut Context::from_waker(&waker));
+                polled.push(Polled { block, write, outcome });
+            }
+        };
+        wake.into_iter().for_each(Waker::wake);
+        match standing {
+            Standing::Reached => Poll::Ready(Ok(*has_waited)),
+            Standing::Lost(failed) => Poll::Ready(Err(failed)),
+            Standing::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            let mut wake = Vec::new();
+            self.log.state.lock().chain.leave(id, &mut wake);
+            wake.into_iter().for_each(Waker::wake);
+        }
     }
 }
 
