@@ -22,7 +22,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             buffer_bytes_max: 32 << 20,
-            lanes: 2,
+            lanes: 4,
             full_wait: Duration::from_secs(30),
             sync: None,
             block_bytes_max: 2 << 20,
