@@ -1,6 +1,6 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
@@ -49,9 +49,19 @@ impl Default for DeviceOptions {
 pub struct FileDevice {
     info: DeviceInfo,
     deadline: Duration,
+    /// Threads for writes that last when they end, once there was one: a system call that blocks
+    /// ends sooner than one of the ring, which a thread of the kernel has to finish. They end
+    /// before the ring, which gives the file free.
+    through: OnceLock<Option<Workers>>,
     backend: Backend,
+    file: Arc<OwnedFd>,
     direct: bool,
 }
+
+/// Threads of a device without a ring.
+const WORKERS: usize = 16;
+/// Threads for writes that last when they end.
+const THROUGH_WORKERS: usize = 4;
 
 enum Backend {
     Ring(Ring),
@@ -85,10 +95,12 @@ impl FileDevice {
         };
         let block_bytes = block_bytes.clamp(512, BUFFER_ALIGNMENT);
         let size_bytes = size_bytes / block_bytes as u64 * block_bytes as u64;
-        let backend = Backend::new(file, &name, options.transport)?;
+        let file = Arc::new(file);
+        let backend = Backend::new(&file, &name, options.transport)?;
         tracing::info!(device = name, size_bytes, block_bytes, direct, transport = ?backend.kind());
         let info = DeviceInfo { name, size_bytes, block_bytes };
-        Ok(FileDevice { info, deadline: options.deadline, backend, direct })
+        let (deadline, through) = (options.deadline, OnceLock::new());
+        Ok(FileDevice { info, deadline, backend, through, file, direct })
     }
 
     /// How calls reach the kernel.
@@ -101,10 +113,23 @@ impl FileDevice {
         self.direct
     }
 
+    /// The threads for a call, if it is one for them, and the system has let them start.
+    fn through_workers(&self, request: &Request) -> Option<&Workers> {
+        let Operation::WriteThrough(_) = request.operation else { return None };
+        let start = || {
+            let started = Workers::new(&self.file, &thread_name(&self.info.name), THROUGH_WORKERS);
+            started.inspect_err(|error| tracing::warn!(%error, "no threads for writes")).ok()
+        };
+        self.through.get_or_init(start).as_ref()
+    }
+
     async fn call(&self, operation: Operation, offset: u64) -> Outcome {
         let (request, receiver) = Request::new(operation, offset, self.deadline);
         match &self.backend {
-            Backend::Ring(ring) => ring.submit(request),
+            Backend::Ring(ring) => match self.through_workers(&request) {
+                Some(workers) => workers.submit(request),
+                None => ring.submit(request),
+            },
             Backend::Workers(workers) => workers.submit(request),
         }
         receiver.await.unwrap_or(Err(DeviceError::Closed { operation: "wait" }))
@@ -113,13 +138,11 @@ impl FileDevice {
 
 impl Backend {
     fn new(
-        file: OwnedFd,
+        file: &Arc<OwnedFd>,
         name: &str,
         transport: Option<Transport>,
     ) -> Result<Backend, DeviceError> {
-        let file = Arc::new(file);
-        // The kernel shows 15 characters of a thread's name.
-        let thread = format!("dev-{}", name.rsplit('/').next().unwrap_or(name));
+        let thread = thread_name(name);
         let error = |error: std::io::Error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             DeviceError::System { operation: "start io", errno }
@@ -133,7 +156,7 @@ impl Backend {
                 }
             }
         }
-        Workers::new(&file, &thread).map(Backend::Workers).map_err(error)
+        Workers::new(file, &thread, WORKERS).map(Backend::Workers).map_err(error)
     }
 
     fn kind(&self) -> Transport {
@@ -142,6 +165,11 @@ impl Backend {
             Backend::Workers(_) => Transport::Threads,
         }
     }
+}
+
+/// The kernel shows 15 characters of it.
+fn thread_name(device: &str) -> String {
+    format!("dev-{}", device.rsplit('/').next().unwrap_or(device))
 }
 
 /// Opens past the page cache, else with it. Says which.

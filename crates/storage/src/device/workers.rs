@@ -12,8 +12,6 @@ use rustix::io::{Errno, ReadWriteFlags, pread, pwrite, pwritev2};
 use super::request::{Operation, QUEUE_MAX, Request, Waiter};
 use super::{DeviceError, wait_for_end};
 
-/// Threads of a device, so calls that it has at a time.
-const WORKERS: usize = 16;
 /// How often deadlines are looked at while calls are under way.
 const TICK: Duration = Duration::from_millis(200);
 
@@ -34,7 +32,9 @@ struct Queue {
 struct State {
     requests: VecDeque<Request>,
     /// Those who wait for calls that block a worker.
-    under_way: [Option<Arc<Waiter>>; WORKERS],
+    under_way: Vec<Option<Arc<Waiter>>>,
+    /// Whether the one who looks at deadlines sleeps until there are any.
+    watcher_sleeps: bool,
     closed: bool,
 }
 
@@ -45,19 +45,20 @@ impl State {
 }
 
 impl Workers {
-    /// Starts the threads over `file`.
+    /// Starts as many threads over `file`: so many calls it has at a time.
     ///
     /// # Errors
     /// When the system refuses another thread.
-    pub(super) fn new(file: &Arc<OwnedFd>, name: &str) -> std::io::Result<Workers> {
+    pub(super) fn new(file: &Arc<OwnedFd>, name: &str, threads: usize) -> std::io::Result<Workers> {
+        let state = State { under_way: vec![None; threads], ..State::default() };
         let queue = Arc::new(Queue {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             arrived: Condvar::new(),
             watched: Condvar::new(),
         });
         // Made first, so that threads which have started end if a later one cannot.
         let mut workers = Workers { queue, threads: Vec::new() };
-        for index in 0..WORKERS {
+        for index in 0..threads {
             let (queue, file) = (workers.queue.clone(), file.clone());
             let builder = std::thread::Builder::new().name(format!("{name}-{index}"));
             workers.threads.push(builder.spawn(move || queue.work(&file, index))?);
@@ -76,9 +77,12 @@ impl Workers {
             return request.refuse(|operation| DeviceError::Busy { operation });
         }
         state.requests.push_back(request);
+        let watcher_sleeps = std::mem::take(&mut state.watcher_sleeps);
         drop(state);
         self.queue.arrived.notify_one();
-        self.queue.watched.notify_one();
+        if watcher_sleeps {
+            self.queue.watched.notify_one();
+        }
     }
 }
 
@@ -115,6 +119,7 @@ impl Queue {
         let mut state = self.state.lock();
         while !state.closed {
             if state.is_idle() {
+                state.watcher_sleeps = true;
                 self.watched.wait(&mut state);
                 continue;
             }
