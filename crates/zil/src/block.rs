@@ -48,7 +48,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Completes a block whose records stand behind its header in `bytes`, and returns its checksum.
+    /// Completes a block whose records stand behind its header in `bytes`; returns its checksum.
     pub(crate) fn seal(&self, salt: &[u8; 16], bytes: &mut [u8]) -> u64 {
         let payload = &bytes[HEADER_BYTES..HEADER_BYTES + self.payload_bytes as usize];
         let mut raw = Raw {

@@ -233,7 +233,7 @@ impl Log {
             let error = outcome.clone().err();
             if let (true, Some(error)) = (state.chain.arrived(block, outcome, wake), error) {
                 let device = &self.device.info().name;
-                tracing::error!(device, %error, "the log failed; it takes nothing until it is reset");
+                tracing::error!(device, %error, "the log failed; reset it");
             }
         }
     }
