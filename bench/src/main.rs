@@ -7,6 +7,7 @@
 mod case;
 mod fio;
 mod flash;
+mod log;
 mod machine;
 mod report;
 mod subject;
@@ -66,6 +67,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
     if flash::is_wanted(wanted) {
         results.extend(flash::run(arguments)?);
+    }
+    if log::is_wanted(wanted) {
+        results.extend(log::run(arguments)?);
     }
     let report = report::markdown(&machine::facts(), &results);
     println!("{report}");
