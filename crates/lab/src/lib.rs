@@ -19,6 +19,7 @@
 //! assert_eq!(rows[1].misses, 3 + 297 / 2);
 //! ```
 
+pub mod model;
 pub mod plot;
 pub mod policy;
 mod replay;
