@@ -40,6 +40,8 @@ pub struct Translation {
     next: u32,
     end: u32,
     bad: u32,
+    /// Whether the last block was cleaned for the sake of wear.
+    levelled: bool,
     erasures_max: u32,
     written_pages: u64,
     moved_pages: u64,
@@ -93,6 +95,7 @@ impl Translation {
             next: 0,
             end: 0,
             bad,
+            levelled: false,
             erasures_max: 0,
             written_pages: 0,
             moved_pages: 0,
@@ -199,8 +202,7 @@ impl Translation {
     /// Moves what lives in one block, and erases it. `false` if there is no room to move it to.
     fn clean(&mut self, work: &mut Work) -> bool {
         let Some(block) = self.victim() else { return false };
-        let room = self.end - self.next + self.erased.len() as u32 * self.pages_per_block;
-        if self.living[block as usize] > room {
+        if self.living[block as usize] > self.room() {
             return false;
         }
         self.full.remove(block);
@@ -228,14 +230,24 @@ impl Translation {
     }
 
     /// The block to be cleaned: the least worn one where wear has come apart, or else as the
-    /// parameters say.
+    /// parameters say. Every other time at most, since the least worn one may be full of life and
+    /// then gains nothing.
     fn victim(&mut self) -> Option<u32> {
-        if let Some(&(erasures, block)) = self.worn.first()
+        self.levelled = !self.levelled;
+        if self.levelled
+            && let Some(&(erasures, block)) = self.worn.first()
             && self.erasures_max - erasures > self.wear_gap_max
+            && self.living[block as usize] <= self.room()
         {
             return Some(block);
         }
+        self.levelled = false;
         self.full.first()
+    }
+
+    /// How many pages can be written before a block must be erased.
+    fn room(&self) -> u32 {
+        self.end - self.next + self.erased.len() as u32 * self.pages_per_block
     }
 
     /// Puts a page to the place that is written next; `false` if there is none.
