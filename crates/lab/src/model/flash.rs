@@ -96,11 +96,13 @@ impl Flash {
         u64::from(self.parameters.page_bytes.get())
     }
 
-    /// Takes the link for `bytes`, from `from` on; returns when they are over.
-    fn transfer(&mut self, from: Nanoseconds, bytes: u64) -> Nanoseconds {
-        let start = self.link_free_at.max(from);
-        self.link_free_at = start + self.parameters.link_mb_s.transfer(bytes);
-        self.link_free_at
+    /// Takes the link for the bytes of a request that began at `begun` and are there at `there`;
+    /// returns when they are over. Bytes that are there sooner do not wait for those of an earlier
+    /// request.
+    fn transfer(&mut self, begun: Nanoseconds, there: Nanoseconds, bytes: u64) -> Nanoseconds {
+        let time = self.parameters.link_mb_s.transfer(bytes);
+        self.link_free_at = self.link_free_at.max(begun) + time;
+        self.link_free_at.max(there + time)
     }
 
     /// The pages of a request: the channel, the page within it, and whether all of it is meant.
@@ -129,10 +131,10 @@ impl Model for Flash {
                 for (channel, page, _) in self.pages(request) {
                     done = done.max(self.channels[channel].read(page, begun));
                 }
-                Ok(self.transfer(done, request.bytes))
+                Ok(self.transfer(begun, done, request.bytes))
             }
             Operation::Write => {
-                let arrived = self.transfer(begun, request.bytes);
+                let arrived = self.transfer(begun, begun, request.bytes);
                 done = arrived;
                 for (channel, page, whole) in self.pages(request) {
                     done = done.max(self.channels[channel].write(page, whole, arrived)?);

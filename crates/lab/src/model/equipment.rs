@@ -1,0 +1,163 @@
+use serde::Deserialize;
+
+use super::{
+    Disk, DiskParameters, Elevator, Flash, FlashParameters, InOrder, NetworkParameters,
+    ObjectStore, ObjectStoreParameters, ProcessorParameters, Queue, Schedule, SolidState,
+    SolidStateParameters,
+};
+
+/// What a TOML file describes: one device, in a table named after its kind.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Equipment {
+    /// A spinning disk.
+    Disk(DiskParameters),
+    /// Flash, page by page.
+    Flash(FlashParameters),
+    /// An SSD from outside.
+    SolidState(SolidStateParameters),
+    /// An object store.
+    ObjectStore(ObjectStoreParameters),
+    /// A network, to be put before another device.
+    Network(NetworkParameters),
+    /// A processor.
+    Processor(ProcessorParameters),
+}
+
+/// Why a description of equipment cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EquipmentError {
+    /// It is not TOML, has unknown keys, lacks some, or has values that cannot be.
+    #[error("the equipment in {name} cannot be read; mend it there: {source}")]
+    Malformed {
+        /// The file.
+        name: String,
+        /// What and where.
+        source: Box<toml::de::Error>,
+    },
+    /// The values do not fit together.
+    #[error("the equipment in {name} cannot be built: {reason}")]
+    Unfit {
+        /// The file.
+        name: String,
+        /// Which, and what to do.
+        reason: String,
+    },
+    /// Nothing that comes with the lab is called so.
+    #[error("no equipment is called {name:?}; there are {}", Equipment::names().join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+}
+
+/// What comes with the lab: names and texts.
+const SHIPPED: &[(&str, &str)] = &[
+    ("gigabit-ethernet", include_str!("../../devices/gigabit-ethernet.toml")),
+    ("nvme", include_str!("../../devices/nvme.toml")),
+    ("object-store", include_str!("../../devices/object-store.toml")),
+    ("processor", include_str!("../../devices/processor.toml")),
+    ("quantum-atlas-10k", include_str!("../../devices/quantum-atlas-10k.toml")),
+    ("sata-ssd", include_str!("../../devices/sata-ssd.toml")),
+    ("seagate-cheetah-9lp", include_str!("../../devices/seagate-cheetah-9lp.toml")),
+    ("sun-f20-mlc", include_str!("../../devices/sun-f20-mlc.toml")),
+    ("sun-f20-slc", include_str!("../../devices/sun-f20-slc.toml")),
+];
+
+impl Equipment {
+    /// Reads a description; `name` says in messages where it comes from.
+    ///
+    /// # Errors
+    /// When it is not TOML, or its keys and values are not those of any equipment.
+    pub fn parse(name: &str, text: &str) -> Result<Equipment, EquipmentError> {
+        toml::from_str(text).map_err(|source| EquipmentError::Malformed {
+            name: name.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    /// What comes with the lab by this name.
+    ///
+    /// # Errors
+    /// When there is no such thing.
+    pub fn shipped(name: &str) -> Result<Equipment, EquipmentError> {
+        match SHIPPED.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => Equipment::parse(name, text),
+            None => Err(EquipmentError::Unknown { name: name.to_owned() }),
+        }
+    }
+
+    /// The names of what comes with the lab.
+    pub fn names() -> Vec<&'static str> {
+        SHIPPED.iter().map(|(name, _)| *name).collect()
+    }
+
+    /// A device with its queue; disks have an elevator. What is drawn is drawn from `seed`.
+    ///
+    /// # Errors
+    /// When the values do not fit together, or it is no device.
+    pub fn build(&self, name: &str, seed: u64) -> Result<Box<dyn Queue>, EquipmentError> {
+        let unfit = |reason| EquipmentError::Unfit { name: name.to_owned(), reason };
+        Ok(match self {
+            Equipment::Disk(parameters) => {
+                let disk = Disk::new(parameters).map_err(unfit)?;
+                Box::new(Elevator::new(disk, Schedule::Elevator))
+            }
+            Equipment::Flash(parameters) => {
+                Box::new(InOrder::new(Flash::new(parameters, seed).map_err(unfit)?))
+            }
+            Equipment::SolidState(parameters) => {
+                Box::new(InOrder::new(SolidState::new(parameters)))
+            }
+            Equipment::ObjectStore(parameters) => {
+                Box::new(InOrder::new(ObjectStore::new(parameters, seed).map_err(unfit)?))
+            }
+            Equipment::Network(_) | Equipment::Processor(_) => {
+                return Err(unfit("it holds no bytes; put it before a device that does".into()));
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Request;
+
+    #[test]
+    fn all_that_is_shipped_can_be_read_and_devices_serve() {
+        for name in Equipment::names() {
+            let equipment = Equipment::shipped(name).unwrap_or_else(|error| panic!("{error}"));
+            let holds_none = matches!(equipment, Equipment::Network(_) | Equipment::Processor(_));
+            match equipment.build(name, 1) {
+                Ok(mut queue) => {
+                    assert!(!holds_none);
+                    let ticket = queue.submit(5, Request::write(0, 4096));
+                    let due = queue.due().expect("it is under way");
+                    assert!(due > 5);
+                    assert_eq!(queue.complete(due - 1), None);
+                    let done = queue.complete(due).expect("it is done");
+                    assert_eq!((done.ticket, done.at, done.outcome), (ticket, due, Ok(())));
+                    assert_eq!(queue.due(), None);
+                }
+                Err(error) => assert!(holds_none, "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_shown_where_it_stands() {
+        let said = |text: &str| Equipment::parse("my.toml", text).expect_err("bad").to_string();
+        let network = "[network]\nround_trip_us = 200\nlink_mb_s = 117\n";
+        assert!(Equipment::parse("my.toml", network).is_ok());
+        let message = said(&network.replace("117", "-1"));
+        assert!(message.contains("line 3") && message.contains("above zero"), "{message}");
+        let message = said(&format!("{network}colour = 3\n"));
+        assert!(message.contains("line 4") && message.contains("`colour`"), "{message}");
+        assert!(said("[tape]\nspeed = 1\n").contains("`tape`"));
+        assert!(said("[network").contains("my.toml"));
+        let message = Equipment::shipped("tape").expect_err("none").to_string();
+        assert!(message.contains("quantum-atlas-10k"), "{message}");
+    }
+}
