@@ -26,6 +26,7 @@ bench:
 	@scripts/setup bench
 	@cargo build --release --locked --package warmfront-cli --package warmfront-bench
 	@$(TARGET)/release/warmfront-bench
+	@$(TARGET)/release/lab-speed
 
 rates:
 	@cargo build --release --locked --package warmfront-cli

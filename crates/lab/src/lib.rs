@@ -19,15 +19,19 @@
 //! assert_eq!(rows[1].misses, 3 + 297 / 2);
 //! ```
 
+mod mini_sim;
 pub mod model;
 pub mod plot;
 pub mod policy;
 mod replay;
+mod stack_distances;
 mod standing;
 mod trace;
 
+pub use mini_sim::{Estimate, MiniSim, SAMPLED_REQUESTS_MIN, TooFewSampled};
 pub use policy::PolicyName;
 pub use replay::{CHARGED_RECORD_BYTES, Form, Replay, Row, Size, replay};
+pub use stack_distances::StackDistances;
 pub use standing::{Standing, standings};
 pub use trace::{
     Format, OBJECTS_MAX, Place, REQUESTS_MAX, SPLIT_BYTES, Trace, TraceError, UnknownFormat,

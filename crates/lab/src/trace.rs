@@ -129,6 +129,34 @@ impl Trace {
         builder.finish(name.to_string()).expect("at least one request")
     }
 
+    /// The requests for those objects that are `chosen`, and which these are; `None` if there are
+    /// none.
+    pub(crate) fn sample(&self, chosen: impl Fn(u32) -> bool) -> Option<(Trace, Vec<u32>)> {
+        const LEFT_OUT: u32 = u32::MAX;
+        let mut objects = Vec::new();
+        let numbers: Vec<u32> = (0..self.distinct)
+            .map(|id| {
+                if !chosen(id) {
+                    return LEFT_OUT;
+                }
+                objects.push(id);
+                objects.len() as u32 - 1
+            })
+            .collect();
+        let numbered = self.ids.iter().map(|&id| numbers[id as usize]);
+        let ids: Vec<u32> = numbered.filter(|&number| number != LEFT_OUT).collect();
+        let sizes = match &self.sizes {
+            Sizes::Uniform(bytes) => Sizes::Uniform(*bytes),
+            Sizes::PerObject(bytes) => {
+                Sizes::PerObject(objects.iter().map(|&id| bytes[id as usize]).collect())
+            }
+        };
+        let distinct = objects.len() as u32;
+        let name = self.name.clone();
+        let sample = Trace { name, ids, sizes, distinct, next_accesses: OnceLock::new() };
+        (distinct > 0).then_some((sample, objects))
+    }
+
     /// The file's name up to its first dot.
     pub fn name(&self) -> &str {
         &self.name

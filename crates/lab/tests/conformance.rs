@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use lab::{Form, PolicyName, Replay, Row, Size, Trace, replay};
+use lab::{Form, MiniSim, PolicyName, Replay, Row, Size, StackDistances, Trace, replay};
 
 fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -205,5 +205,38 @@ fn tiny_caches_on_real_loops() {
             let least = &optimum[row.capacity_blocks.expect("blocks are alike") as usize - 1];
             assert!(row.misses >= least.misses, "{row:?}, {least:?}");
         }
+    }
+}
+
+#[test]
+fn a_hundredth_of_p12_tells_the_curve() {
+    let Some(file) = shared("mini-simulation", "traces/arc/P12.lis.zst") else { return };
+    let trace = read(&file);
+    let fractions: Vec<f64> = (1..=40).map(|step| f64::from(step) * 0.0125).collect();
+    let sizes = fractions.iter().map(|&fraction| Size::Fraction(fraction)).collect();
+    let exact = run(&trace, &[PolicyName::ListArc], sizes);
+    let mini = MiniSim { percent: 1.0, seed: 1 };
+    let estimates = mini.run(&trace, PolicyName::ListArc, &fractions).expect("it is enough");
+    let pairs = || estimates.iter().zip(&exact);
+    let error = |(estimate, exact): (&lab::Estimate, &Row)| {
+        100.0 * (estimate.miss_ratio - exact.miss_ratio).abs()
+    };
+    let mean = pairs().map(error).sum::<f64>() / 40.0;
+    let inside = pairs()
+        .filter(|(estimate, exact)| (estimate.low..=estimate.high).contains(&exact.miss_ratio))
+        .count();
+    println!("mean error {mean:.2} points, {inside} of 40 in the band");
+    assert!(mean < 0.7, "{mean} points");
+    assert!(inside >= 36, "{inside} of 40");
+}
+
+#[test]
+fn one_pass_finds_the_misses_of_lru_at_every_size() {
+    let trace = read(&package().join("traces/OLTP.lis.zst"));
+    let misses = StackDistances::of(&trace).misses();
+    let blocks = [1, 10, 1000, 2000, 5000, 15_000, 100_000, trace.distinct()];
+    let rows = run(&trace, &[PolicyName::Lru], blocks.map(Size::Blocks).to_vec());
+    for (row, blocks) in rows.iter().zip(blocks) {
+        assert_eq!(row.misses, misses[blocks as usize], "{blocks}");
     }
 }

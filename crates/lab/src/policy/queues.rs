@@ -1,36 +1,66 @@
 use super::objects::Objects;
+use crate::trace::OBJECTS_MAX;
 
 /// On no queue.
-const NOWHERE: u8 = u8::MAX;
+const NOWHERE: usize = 7;
+
+/// Bits of a link; those above it tell the queue.
+const LINK_BITS: u32 = 29;
+const LINK: u32 = (1 << LINK_BITS) - 1;
+
+const _: () = assert!(OBJECTS_MAX + NOWHERE <= LINK as usize, "a link has room for all");
 
 /// `N` queues over the objects of a trace, each object on at most one of them.
 ///
 /// Links are an array over object numbers; a queue's ends are one more entry behind them, which
-/// closes the queue to a ring, so that linking needs no special cases.
+/// closes the queue to a ring, so that linking needs no special cases. An entry is kept small, for
+/// the time goes into fetching it.
 #[derive(Debug)]
 pub(super) struct Queues<const N: usize> {
     objects: Objects,
     nodes: Vec<Node>,
-    lengths: [usize; N],
     weights: [u64; N],
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
+    /// The link to the newer one, and the queue.
     newer: u32,
     older: u32,
-    queue: u8,
+}
+
+impl Node {
+    #[inline]
+    fn new(newer: u32, older: u32, queue: usize) -> Node {
+        Node { newer: newer | (queue as u32) << LINK_BITS, older }
+    }
+
+    #[inline]
+    fn newer(self) -> u32 {
+        self.newer & LINK
+    }
+
+    #[inline]
+    fn queue(self) -> usize {
+        (self.newer >> LINK_BITS) as usize
+    }
+
+    #[inline]
+    fn set_newer(&mut self, newer: u32) {
+        self.newer = self.newer & !LINK | newer;
+    }
 }
 
 impl<const N: usize> Queues<N> {
     /// Empty queues.
     pub fn new(objects: &Objects) -> Self {
+        const { assert!(N < NOWHERE) };
         let ends = objects.count()..objects.count() + N;
-        let mut nodes = vec![Node { newer: 0, older: 0, queue: NOWHERE }; ends.end];
+        let mut nodes = vec![Node::new(0, 0, NOWHERE); ends.end];
         for end in ends {
-            (nodes[end].newer, nodes[end].older) = (end as u32, end as u32);
+            nodes[end] = Node::new(end as u32, end as u32, NOWHERE);
         }
-        Self { objects: objects.clone(), nodes, lengths: [0; N], weights: [0; N] }
+        Self { objects: objects.clone(), nodes, weights: [0; N] }
     }
 
     /// The objects that may stand on them.
@@ -41,21 +71,19 @@ impl<const N: usize> Queues<N> {
     /// The queue that an object stands on.
     #[inline]
     pub fn of(&self, id: u32) -> Option<usize> {
-        match self.nodes[id as usize].queue {
-            NOWHERE => None,
-            queue => Some(queue as usize),
-        }
+        let queue = self.nodes[id as usize].queue();
+        (queue != NOWHERE).then_some(queue)
     }
 
     /// Whether an object stands on this queue.
     #[inline]
     pub fn is_on(&self, queue: usize, id: u32) -> bool {
-        self.nodes[id as usize].queue == queue as u8
+        self.nodes[id as usize].queue() == queue
     }
 
     /// Whether no object stands on a queue.
     pub fn is_empty(&self, queue: usize) -> bool {
-        self.lengths[queue] == 0
+        self.oldest(queue).is_none()
     }
 
     /// What the objects of a queue weigh together.
@@ -67,13 +95,13 @@ impl<const N: usize> Queues<N> {
     /// The object that was pushed first.
     #[inline]
     pub fn oldest(&self, queue: usize) -> Option<u32> {
-        self.item(self.nodes[self.end(queue) as usize].newer)
+        self.item(self.nodes[self.end(queue) as usize].newer())
     }
 
     /// The object that was pushed after `id`.
     #[inline]
     pub fn newer(&self, id: u32) -> Option<u32> {
-        self.item(self.nodes[id as usize].newer)
+        self.item(self.nodes[id as usize].newer())
     }
 
     /// Takes an object, on whichever queue or none, to the new end of a queue.
@@ -82,25 +110,24 @@ impl<const N: usize> Queues<N> {
         self.remove(id);
         let end = self.end(queue);
         let newest = self.nodes[end as usize].older;
-        self.nodes[id as usize] = Node { newer: end, older: newest, queue: queue as u8 };
-        self.nodes[newest as usize].newer = id;
+        self.nodes[id as usize] = Node::new(end, newest, queue);
+        self.nodes[newest as usize].set_newer(id);
         self.nodes[end as usize].older = id;
-        self.lengths[queue] += 1;
         self.weights[queue] += self.objects.weight(id);
     }
 
     /// Takes an object off its queue, if it stands on one.
     #[inline]
     pub fn remove(&mut self, id: u32) {
-        let Node { newer, older, queue } = self.nodes[id as usize];
+        let node = self.nodes[id as usize];
+        let (newer, queue) = (node.newer(), node.queue());
         if queue == NOWHERE {
             return;
         }
-        self.nodes[newer as usize].older = older;
-        self.nodes[older as usize].newer = newer;
-        self.nodes[id as usize].queue = NOWHERE;
-        self.lengths[queue as usize] -= 1;
-        self.weights[queue as usize] -= self.objects.weight(id);
+        self.nodes[newer as usize].older = node.older;
+        self.nodes[node.older as usize].set_newer(newer);
+        self.nodes[id as usize] = Node::new(0, 0, NOWHERE);
+        self.weights[queue] -= self.objects.weight(id);
     }
 
     /// Takes the oldest object off a queue.
@@ -131,7 +158,7 @@ impl<const N: usize> Queues<N> {
             // A ring that is broken might never end.
             let ids: Vec<u32> = self.iter(queue).take(self.objects.count() + 1).collect();
             let weight: u64 = ids.iter().map(|&id| self.objects.weight(id)).sum();
-            if (ids.len(), weight) != (self.lengths[queue], self.weights[queue]) {
+            if weight != self.weights[queue] {
                 return Err(format!("queue {queue} holds {} items of {weight}", ids.len()));
             }
             if let Some(id) = ids.iter().find(|&&id| !self.is_on(queue, id)) {
@@ -140,7 +167,7 @@ impl<const N: usize> Queues<N> {
             standing += ids.len();
         }
         let ids = &self.nodes[..self.objects.count()];
-        match ids.iter().filter(|node| node.queue != NOWHERE).count() {
+        match ids.iter().filter(|node| node.queue() != NOWHERE).count() {
             count if count == standing => Ok(()),
             count => Err(format!("{count} objects believe to be queued, {standing} are")),
         }
