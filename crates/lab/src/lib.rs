@@ -19,6 +19,7 @@
 //! assert_eq!(rows[1].misses, 3 + 297 / 2);
 //! ```
 
+pub mod experiment;
 mod mini_sim;
 pub mod model;
 pub mod plot;
@@ -27,6 +28,7 @@ mod replay;
 mod stack_distances;
 mod standing;
 mod trace;
+pub mod workload;
 
 pub use mini_sim::{Estimate, MiniSim, SAMPLED_REQUESTS_MIN, TooFewSampled};
 pub use policy::PolicyName;

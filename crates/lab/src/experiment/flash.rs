@@ -1,0 +1,237 @@
+use std::num::{NonZeroU32, NonZeroU64};
+
+use serde::Deserialize;
+use storage::Random;
+
+use super::{ExperimentError, Finding};
+use crate::model::{
+    Cleaning, Equipment, Flash, FlashParameters, Model, Nanoseconds, Positive, Refusal, Request,
+    fifo_amplification,
+};
+
+/// A modelled device of flash, made smaller.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Device {
+    /// What comes with the lab by this name.
+    pub name: String,
+    /// Capacity and buffer are divided by it.
+    pub divisor: NonZeroU64,
+}
+
+impl Device {
+    pub fn parameters(&self) -> Result<FlashParameters, ExperimentError> {
+        match Equipment::shipped(&self.name)? {
+            Equipment::Flash(parameters) => Ok(parameters.scaled_down(self.divisor)),
+            _ => Err(ExperimentError::Unfit(format!("{} is not flash", self.name))),
+        }
+    }
+}
+
+pub(super) fn build(parameters: &FlashParameters, seed: u64) -> Result<Flash, ExperimentError> {
+    Flash::new(parameters, seed).map_err(ExperimentError::Unfit)
+}
+
+pub(super) fn unfit(refusal: Refusal) -> ExperimentError {
+    ExperimentError::Unfit(refusal.to_string())
+}
+
+/// Writes single pages, one after the other; returns when the last one is acknowledged.
+fn write(
+    flash: &mut Flash,
+    mut now: Nanoseconds,
+    page_bytes: u64,
+    pages: impl Iterator<Item = u64>,
+) -> Result<Nanoseconds, Refusal> {
+    for page in pages {
+        now = flash.serve(now, Request::write(page * page_bytes, page_bytes))?;
+    }
+    Ok(now)
+}
+
+/// Random writes to a new device, then to one all of whose blocks have been written, then after
+/// a pause, and after everything was discarded.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EraseBeforeWrite {
+    device: Device,
+    /// How often the capacity is written until the device counts as used.
+    used_after_rounds: NonZeroU32,
+    pause_s: Positive,
+}
+
+impl EraseBeforeWrite {
+    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
+        let parameters = self.device.parameters()?;
+        let mut flash = build(&parameters, seed)?;
+        let mut random = Random::new(seed);
+        let page_bytes = u64::from(parameters.page_bytes.get());
+        let pages = flash.size_bytes() / page_bytes;
+        let mut now = 0;
+        // Megabytes a second of so many random writes.
+        let mut rate = |flash: &mut Flash, now: &mut Nanoseconds, writes: u64| {
+            let begun = *now;
+            let drawn = (0..writes).map(|_| random.below(pages));
+            *now = write(flash, *now, page_bytes, drawn).map_err(unfit)?;
+            Ok::<f64, ExperimentError>((writes * page_bytes) as f64 * 1e3 / (*now - begun) as f64)
+        };
+        let new = rate(&mut flash, &mut now, pages)?;
+        rate(&mut flash, &mut now, pages * u64::from(self.used_after_rounds.get()))?;
+        let used = rate(&mut flash, &mut now, pages)?;
+        // As many writes as the pause can have made room for.
+        let few = pages / 50;
+        let before = rate(&mut flash, &mut now, few)?;
+        now += (self.pause_s.get() * 1e9) as Nanoseconds;
+        let rested = rate(&mut flash, &mut now, few)?;
+        let all = Request::discard(0, flash.size_bytes());
+        now = flash.serve(now, all).map_err(unfit)?;
+        now += (self.pause_s.get() * 1e9) as Nanoseconds;
+        let discarded = rate(&mut flash, &mut now, few)?;
+        let finding = |what: &str, lab| Finding::new(what, "MB/s", None, lab);
+        Ok(vec![
+            finding("random writes to a new device", new),
+            finding("once all blocks have been written", used),
+            finding("a short burst then", before),
+            finding("the same burst after a pause", rested),
+            finding("the same burst after TRIM of everything and a pause", discarded),
+            Finding::new("used over new", "ratio", None, used / new),
+        ])
+    }
+}
+
+/// The same writes to two kinds of cells until they are worn out.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CellLife {
+    slc: Device,
+    mlc: Device,
+    /// Endurance is divided by it, so that the end is reached; lives are multiplied by it.
+    endurance_divisor: NonZeroU32,
+    /// What the source says of the cycles.
+    source_cycles: [f64; 2],
+}
+
+impl CellLife {
+    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
+        let [slc, mlc] = [&self.slc, &self.mlc].map(|device| self.terabytes(device, seed));
+        let (slc, mlc) = (slc?, mlc?);
+        let [slc_cycles, mlc_cycles] = self.source_cycles;
+        Ok(vec![
+            Finding::new("random writes until SLC is worn out", "TB", None, slc),
+            Finding::new("random writes until MLC is worn out", "TB", None, mlc),
+            Finding::new("SLC over MLC", "ratio", Some(slc_cycles / mlc_cycles), slc / mlc),
+        ])
+    }
+
+    /// Random writes to the device in its full size until it is worn out.
+    fn terabytes(&self, device: &Device, seed: u64) -> Result<f64, ExperimentError> {
+        let mut parameters = device.parameters()?;
+        let divisor = self.endurance_divisor.get();
+        let shorter =
+            |cycles: NonZeroU32| NonZeroU32::new(cycles.get() / divisor).unwrap_or(NonZeroU32::MIN);
+        parameters.endurance_cycles = shorter(parameters.endurance_cycles);
+        parameters.wear_gap_max = shorter(parameters.wear_gap_max);
+        let mut flash = build(&parameters, seed)?;
+        let page_bytes = u64::from(parameters.page_bytes.get());
+        let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(seed));
+        // More than the blocks can take, whatever happens.
+        let rounds = u64::from(parameters.endurance_cycles.get()) * 4;
+        for written in 0..pages * rounds {
+            let request = Request::write(random.below(pages) * page_bytes, page_bytes);
+            match flash.serve(0, request) {
+                Ok(_) => (),
+                Err(Refusal::WornOut { .. }) => {
+                    let scale = device.divisor.get() as f64 * f64::from(divisor);
+                    return Ok((written * page_bytes) as f64 * scale / 1e12);
+                }
+                Err(refusal) => return Err(unfit(refusal)),
+            }
+        }
+        Err(ExperimentError::Unfit("the flash does not wear out".to_string()))
+    }
+}
+
+/// Write amplification by the reserve, for random writes and for a ring.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reserve {
+    device: Device,
+    reserve_percents: Vec<Positive>,
+    /// How often the capacity is written before and while it is measured.
+    rounds: NonZeroU32,
+}
+
+impl Reserve {
+    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
+        let mut findings = Vec::new();
+        for &percent in &self.reserve_percents {
+            let theory = fifo_amplification(1.0 - percent.get() / 100.0);
+            for (cleaning, what, source) in [
+                (Cleaning::Fifo, "FIFO cleaning", Some(theory)),
+                (Cleaning::Greedy, "greedy cleaning", None),
+            ] {
+                let lab = self.amplification(percent, cleaning, false, seed)?;
+                let what = format!("random writes, {} % kept back, {what}", percent.get());
+                findings.push(Finding::new(what, "writes/write", source, lab));
+            }
+            let lab = self.amplification(percent, Cleaning::Greedy, true, seed)?;
+            let what = format!("a ring, as the L2ARC is, {} % kept back", percent.get());
+            findings.push(Finding::new(what, "writes/write", Some(1.0), lab));
+        }
+        Ok(findings)
+    }
+
+    fn amplification(
+        &self,
+        reserve_percent: Positive,
+        cleaning: Cleaning,
+        ring: bool,
+        seed: u64,
+    ) -> Result<f64, ExperimentError> {
+        let parameters = FlashParameters { reserve_percent, cleaning, ..self.device.parameters()? };
+        let mut flash = build(&parameters, seed)?;
+        let page_bytes = u64::from(parameters.page_bytes.get());
+        let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(seed));
+        let mut now = write(&mut flash, 0, page_bytes, 0..pages).map_err(unfit)?;
+        for _ in 0..2 {
+            flash.forget_counts();
+            let rounds = pages * u64::from(self.rounds.get());
+            let next = |step| if ring { step % pages } else { random.below(pages) };
+            now = write(&mut flash, now, page_bytes, (0..rounds).map(next)).map_err(unfit)?;
+        }
+        Ok(flash.write_amplification())
+    }
+}
+
+/// The power fails in the midst of writes, with and without a super-capacitor.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PowerLoss {
+    device: Device,
+    /// Writes before the power fails.
+    writes: NonZeroU32,
+}
+
+impl PowerLoss {
+    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
+        let mut findings = Vec::new();
+        for (super_capacitor, what, source) in [
+            (true, "acknowledged and lost, with a super-capacitor", Some(0.0)),
+            (false, "acknowledged and lost, without one", None),
+        ] {
+            let mut parameters = self.device.parameters()?;
+            let Some(buffer) = &mut parameters.buffer else {
+                return Err(ExperimentError::Unfit("the flash has no write buffer".to_string()));
+            };
+            buffer.super_capacitor = super_capacitor;
+            let mut flash = build(&parameters, seed)?;
+            let page_bytes = u64::from(parameters.page_bytes.get());
+            let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(seed));
+            let drawn = (0..self.writes.get()).map(|_| random.below(pages));
+            let now = write(&mut flash, 0, page_bytes, drawn).map_err(unfit)?;
+            let lost = flash.lose_power(now).len() as f64 * page_bytes as f64;
+            findings.push(Finding::new(what, "bytes", source, lost));
+        }
+        Ok(findings)
+    }
+}
