@@ -348,6 +348,27 @@ pub(crate) struct ArcstatArguments {
 pub(crate) enum LabCommand {
     /// Replay a trace through policies at several sizes
     Policies(PoliciesArguments),
+    /// Show the experiments
+    List,
+    /// Repeat on models what the sources report
+    Run(ExperimentArguments),
+}
+
+/// Repeat on models what the sources report.
+///
+/// Devices are modelled on virtual time, so that the same experiment finds the same figures
+/// wherever it runs.
+#[derive(Debug, Args)]
+pub(crate) struct ExperimentArguments {
+    /// All of them
+    #[arg(long, conflicts_with = "names")]
+    pub(crate) all: bool,
+    /// CSV: for programs
+    #[arg(long)]
+    pub(crate) csv: bool,
+    /// Which, as `warmfront lab list` shows them
+    #[arg(required_unless_present = "all", value_name = "NAME")]
+    pub(crate) names: Vec<String>,
 }
 
 /// Replay a trace through policies at several sizes.

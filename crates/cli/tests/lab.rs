@@ -112,3 +112,31 @@ fn every_mistake_has_its_message() {
         }
     }
 }
+
+fn experiments(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_warmfront"))
+        .arg("lab")
+        .args(arguments)
+        .output()
+        .expect("the command runs")
+}
+
+#[test]
+fn experiments_are_listed_and_repeat_to_the_byte() {
+    let text = |arguments: &[&str]| {
+        let output = experiments(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("it is text")
+    };
+    let list = text(&["list"]);
+    assert!(list.contains("flash-power-loss") && list.contains("lost with the power"), "{list}");
+    let table = text(&["run", "flash-power-loss"]);
+    assert!(table.contains("SOURCE") && table.contains("super-capacitor"), "{table}");
+    let csv = || text(&["run", "--csv", "flash-power-loss", "l2arc-lanes"]);
+    assert_eq!(csv(), csv());
+    assert_eq!(csv().matches("experiment,what").count(), 1);
+    let unknown = experiments(&["run", "flash-power-loss", "tape"]);
+    assert!(!unknown.status.success() && unknown.stdout.is_empty(), "{unknown:?}");
+    let message = String::from_utf8_lossy(&unknown.stderr);
+    assert!(message.contains("\"tape\"") && message.contains("l2arc-lanes"), "{message}");
+}

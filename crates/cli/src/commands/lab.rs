@@ -1,3 +1,4 @@
+mod experiment;
 mod report;
 mod size;
 
@@ -16,6 +17,8 @@ use crate::format::{json, print};
 pub(crate) fn run(command: LabCommand) -> Result<()> {
     match command {
         LabCommand::Policies(arguments) => policies(&arguments),
+        LabCommand::List => experiment::list(),
+        LabCommand::Run(arguments) => experiment::run(&arguments),
     }
 }
 

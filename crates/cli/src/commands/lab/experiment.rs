@@ -1,0 +1,75 @@
+use ::lab::experiment::{self, Experiment, Finding};
+
+use crate::arguments::ExperimentArguments;
+use crate::failure::{Failure, Result};
+use crate::format::{Form, print};
+use crate::table::Table;
+
+/// A table for people.
+const PEOPLE: Form = Form { script: false, exact: false, json: false };
+
+/// Shows the experiments with their questions.
+pub(crate) fn list() -> Result<()> {
+    let mut table = Table::new(&["NAME", "QUESTION"]);
+    for name in Experiment::names() {
+        let experiment = Experiment::shipped(name).map_err(Failure::new)?;
+        table.row(vec![name.to_string(), experiment.question]);
+    }
+    print(&table.render(PEOPLE));
+    Ok(())
+}
+
+/// Does experiments, one after the other.
+pub(crate) fn run(arguments: &ExperimentArguments) -> Result<()> {
+    let names = match arguments.all {
+        true => Experiment::names(),
+        false => arguments.names.iter().map(String::as_str).collect(),
+    };
+    // All are looked up before the first is done.
+    let experiments = names
+        .iter()
+        .map(|name| Experiment::shipped(name).map(|experiment| (*name, experiment)))
+        .collect::<std::result::Result<Vec<_>, _>>()
+        .map_err(Failure::usage)?;
+    for (index, (name, experiment)) in experiments.into_iter().enumerate() {
+        let findings = experiment.run().map_err(Failure::new)?;
+        let text = match arguments.csv {
+            true => {
+                let csv = experiment::csv(name, &findings);
+                // One line of headings for all.
+                let skipped = if index == 0 { 0 } else { csv.find('\n').map_or(0, |end| end + 1) };
+                csv[skipped..].to_string()
+            }
+            false => people(name, &experiment, &findings, index == 0),
+        };
+        print(&text);
+    }
+    Ok(())
+}
+
+fn people(name: &str, experiment: &Experiment, findings: &[Finding], first: bool) -> String {
+    let mut table = Table::new(&["FOUND", "UNIT", ">SOURCE", ">LAB", ">RATIO"]);
+    let figure = |figure: Option<f64>| figure.map_or("-".to_string(), rounded);
+    for finding in findings {
+        table.row(vec![
+            finding.what.clone(),
+            finding.unit.to_string(),
+            figure(finding.source),
+            rounded(finding.lab),
+            finding.ratio().map_or("-".to_string(), |ratio| format!("{ratio:.2}")),
+        ]);
+    }
+    let gap = if first { "" } else { "\n" };
+    let (question, source) = (&experiment.question, &experiment.source);
+    format!("{gap}{name}: {question}\n{source}\n\n{}", table.render(PEOPLE))
+}
+
+/// Three digits that count, or all before the point.
+fn rounded(figure: f64) -> String {
+    match figure.abs() {
+        0.0 => "0".to_string(),
+        size if size >= 100.0 => format!("{figure:.0}"),
+        size if size >= 10.0 => format!("{figure:.1}"),
+        _ => format!("{figure:.2}"),
+    }
+}
