@@ -7,9 +7,9 @@ use lab::Trace;
 use lab::policy::NEVER;
 use tempfile::TempDir;
 
-/// Replays with the Python package `libcachesim`, and prints the processor's seconds and the miss ratio.
-/// Only the replay is timed: not the start of Python, the opening of the trace, nor the making of
-/// the cache. The table of its default size is the one that is quickest here.
+/// Replays with the Python package `libcachesim`, and prints the processor's seconds and the miss
+/// ratio. Only the replay is timed: not the start of Python, the opening of the trace, nor the
+/// making of the cache. The table of its default size is the one that is quickest here.
 const SCRIPT: &str = "
 import sys, time, libcachesim
 trace, size = sys.argv[1], int(sys.argv[2])

@@ -193,7 +193,8 @@ mod tests {
         ) {
             let trace = Trace::from_blocks("random", blocks, 512);
             let misses = StackDistances::of(&trace).misses();
-            let sizes: Vec<u64> = sizes.into_iter().map(|size| size.min(trace.distinct())).collect();
+            let sizes = sizes.into_iter().map(|size| size.min(trace.distinct()));
+            let sizes: Vec<u64> = sizes.collect();
             let plan = Replay {
                 policies: vec![PolicyName::Lru],
                 sizes: sizes.iter().map(|&size| Size::Blocks(size)).collect(),

@@ -166,15 +166,16 @@ impl Reserve {
         let mut findings = Vec::new();
         for &percent in &self.reserve_percents {
             let theory = fifo_amplification(1.0 - percent.get() / 100.0);
-            for (cleaning, what, source) in [
-                (Cleaning::Fifo, "FIFO cleaning", Some(theory)),
-                (Cleaning::Greedy, "greedy cleaning", None),
+            for (cleaning, with_bad_blocks, what, source) in [
+                (Cleaning::Fifo, false, "FIFO cleaning", Some(theory)),
+                (Cleaning::Greedy, false, "greedy cleaning", None),
+                (Cleaning::Greedy, true, "greedy cleaning, with bad blocks", None),
             ] {
-                let lab = self.amplification(percent, cleaning, false, seed)?;
+                let lab = self.amplification(percent, cleaning, with_bad_blocks, false, seed)?;
                 let what = format!("random writes, {} % kept back, {what}", percent.get());
                 findings.push(Finding::new(what, "writes/write", source, lab));
             }
-            let lab = self.amplification(percent, Cleaning::Greedy, true, seed)?;
+            let lab = self.amplification(percent, Cleaning::Greedy, true, true, seed)?;
             let what = format!("a ring, as the L2ARC is, {} % kept back", percent.get());
             findings.push(Finding::new(what, "writes/write", Some(1.0), lab));
         }
@@ -185,10 +186,15 @@ impl Reserve {
         &self,
         reserve_percent: Positive,
         cleaning: Cleaning,
+        with_bad_blocks: bool,
         ring: bool,
         seed: u64,
     ) -> Result<f64, ExperimentError> {
-        let parameters = FlashParameters { reserve_percent, cleaning, ..self.device.parameters()? };
+        let mut parameters =
+            FlashParameters { reserve_percent, cleaning, ..self.device.parameters()? };
+        if !with_bad_blocks {
+            parameters.factory_bad_percent = None;
+        }
         let mut flash = build(&parameters, seed)?;
         let page_bytes = u64::from(parameters.page_bytes.get());
         let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(seed));
