@@ -347,6 +347,7 @@ fn admit(flash: &Flash, key: &Key, record: &[u8]) -> Result<(), String> {
         stamp: flash.stamp(key.object),
         tenant: 0,
         metadata: false,
+        vital: false,
         touches: 2,
         compression: Compression::Off,
         limit_bytes: None,

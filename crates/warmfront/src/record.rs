@@ -10,7 +10,8 @@ use arc::{Arena, Buffer, OutOfMemory, PAGE_BYTES};
 pub struct Record {
     buffer: Buffer,
     length: usize,
-    /// When it was taken from the origin or last changed; see [`Unsynced`](crate::unsynced::Unsynced).
+    /// When it was taken from the origin or last changed: a moment of
+    /// [`Unsynced`](crate::unsynced::Unsynced).
     taken: u64,
     /// It came before anybody asked for it.
     ahead: bool,

@@ -23,7 +23,7 @@ pub struct Entry<K, V> {
     pub value: V,
     /// What it weighs by the weigher, bytes.
     pub bytes: u64,
-    /// Uses since it came in; at most 255 are counted.
+    /// Uses since it came in; at most 15 are counted.
     pub hits: u8,
     /// It stands among those that are used again and again (MFU), not among those used once or
     /// lately (MRU).
