@@ -7,6 +7,7 @@
 mod case;
 mod fio;
 mod flash;
+mod levels;
 mod log;
 mod machine;
 mod report;
@@ -67,6 +68,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
     if flash::is_wanted(wanted) {
         results.extend(flash::run(arguments)?);
+    }
+    if levels::is_wanted(wanted) {
+        results.extend(levels::run(arguments)?);
     }
     if log::is_wanted(wanted) {
         results.extend(log::run(arguments)?);
