@@ -58,8 +58,8 @@ pub struct Admission {
     pub compression: Compression,
     /// Most bytes that the dataset may have on flash.
     pub limit_bytes: Option<u64>,
-    /// Neither the write rate, nor the wear budget, nor the limit, nor a first touch refuses it: for
-    /// what is small and makes much else on flash useful.
+    /// Neither the write rate, nor the wear budget, nor the limit, nor a first touch refuses it:
+    /// for what is small and makes much else on flash useful.
     pub vital: bool,
 }
 

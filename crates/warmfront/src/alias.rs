@@ -98,6 +98,7 @@ impl Pool {
             owed.changed_at = now;
         } else if owed.len() < OWED_MAX && self.objects.get_used(object.id).is_some() {
             owed.insert(object.id, Owed { changed_at: now, killed: BTreeSet::new() });
+            self.memory.feeder.nudge();
         }
     }
 

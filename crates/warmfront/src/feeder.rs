@@ -47,7 +47,7 @@ const PATIENCE: (Duration, u32) = (Duration::from_millis(1), 100);
 #[derive(Debug, Default)]
 pub(crate) struct Feeder {
     state: Mutex<State>,
-    /// Something has come into the ARC.
+    /// Something has come into the ARC, or waits for an alias.
     nudged: AtomicBool,
     waker: AtomicWaker,
 }
@@ -61,14 +61,14 @@ enum Next {
     Pause,
     /// There was nothing, but something waits for a sync.
     Interval,
-    /// There is nothing to do until something comes into the ARC.
+    /// There is nothing to do until something comes into the ARC, or waits for an alias.
     Idle,
     /// There is nobody left to be fed.
     End,
 }
 
 impl Feeder {
-    /// Tells that something has come into the ARC.
+    /// Tells that something has come into the ARC, or waits for an alias.
     pub(crate) fn nudge(&self) {
         if !self.nudged.load(Ordering::Relaxed) && !self.nudged.swap(true, Ordering::SeqCst) {
             self.waker.wake();
