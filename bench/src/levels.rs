@@ -137,7 +137,7 @@ fn measure(case: &Case, scratch: &TempDir, with_device: bool, seconds: u32) -> R
     let message = |error: &dyn std::fmt::Display| error.to_string();
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let directory =
-        DirectoryOrigin::open(&scratch.path().join("origin"), DirectoryOptions::default())
+        DirectoryOrigin::open(scratch.path().join("origin"), DirectoryOptions::default())
             .map_err(|error| message(&error))?;
     let datasets = Datasets::new("bench").map_err(|error| message(&error))?;
     for (name, value) in [("recordsize", "16K"), ("coherence", "exclusive")] {
@@ -160,8 +160,7 @@ fn measure(case: &Case, scratch: &TempDir, with_device: bool, seconds: u32) -> R
     if with_device {
         // There is none before the first round.
         let _ = std::fs::remove_file(&path);
-        let options =
-            DeviceOptions { size_bytes: Some(DEVICE_BYTES), ..DeviceOptions::default() };
+        let options = DeviceOptions { size_bytes: Some(DEVICE_BYTES), ..DeviceOptions::default() };
         let file = FileDevice::open(&path, &options).map_err(|error| message(&error))?;
         let (slow, faults) = FaultyDevice::new(Arc::new(file), clock.clone());
         if case.is_slow_device {

@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use arc::Class;
 use futures::stream::{self, StreamExt};
 use serde::{Deserialize, Serialize};
-use storage::{DirectoryEntry, Kind, ObjectId};
+use storage::{DirectoryEntry, Kind, ObjectId, OpenMode};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::answer::{Cached, Content};
@@ -37,6 +38,11 @@ const RECORDS_MAX: usize = 1 << 22;
 pub const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
 /// Records that are brought back at a time.
 const RECORDS_AT_ONCE: usize = 16;
+/// Records that come back from the origin together, neighbours in one call. Such windows follow
+/// each other in the order of heat.
+const WINDOW_RECORDS: usize = 256;
+/// Directories that lie deeper than this are not found again.
+const DEPTH_MAX: usize = 1024;
 /// Readers come first: a pause when any of them waits for the origin or for flash.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -79,7 +85,7 @@ pub struct Restored {
     pub answers: u64,
     /// Records that are in RAM again.
     pub records: u64,
-    /// Records that were not brought back: they are not on flash, or there is no room.
+    /// Records that were not brought back: their file has changed, or there is no room.
     pub records_left: u64,
 }
 
@@ -88,6 +94,8 @@ pub struct Restored {
 pub struct HotRecords {
     tenants: Vec<Option<Tenant>>,
     records: Vec<SavedRecord>,
+    /// Directory and name of objects, by which the origin finds them.
+    places: HashMap<ObjectId, (ObjectId, OsString)>,
 }
 
 /// Numbers datasets as they come.
@@ -182,18 +190,21 @@ impl Pool {
             }
         }
         restored.records_left = snapshot.records.len() as u64;
-        (restored, HotRecords { tenants, records: snapshot.records })
+        let places = places(&snapshot.answers);
+        (restored, HotRecords { tenants, records: snapshot.records, places })
     }
 
-    /// Brings records back from flash in the order of their heat, while readers leave room for
-    /// that. `told` is called with how far it has come, and ends it by `false`.
+    /// Brings records back in the order of their heat, while readers leave room for that: first
+    /// what lies on flash, then from the origin what does not. `told` is called with how far it has
+    /// come, and ends it by `false`.
     pub async fn restore_records(
-        &self,
+        self: &Arc<Self>,
         mut restored: Restored,
         hot: HotRecords,
         told: &(dyn Fn(Restored) -> bool + Sync),
     ) {
         let capacity_bytes = self.memory.cache.capacity_bytes();
+        let mut left = Vec::new();
         for batch in hot.records.chunks(RECORDS_AT_ONCE) {
             while self.demand_fetches.load(Ordering::Relaxed) > 0 && told(restored) {
                 self.clock.sleep(PAUSE).await;
@@ -216,8 +227,60 @@ impl Pool {
             let back = outcomes.iter().filter(|back| **back).count() as u64;
             restored.records += back;
             restored.records_left -= back;
+            let outcomes = batch.iter().zip(outcomes);
+            left.extend(outcomes.filter(|(_, back)| !back).map(|(record, _)| *record));
+        }
+        for window in left.chunks(WINDOW_RECORDS) {
+            for (record, count) in runs(window) {
+                while self.demand_fetches.load(Ordering::Relaxed) > 0 && told(restored) {
+                    self.clock.sleep(PAUSE).await;
+                }
+                let is_full = self.memory.cache.charged_bytes() >= capacity_bytes / 16 * 15;
+                if is_full || !told(restored) {
+                    return;
+                }
+                let back = self.fetch_run_again(&hot, record, count).await.unwrap_or(0);
+                restored.records += back;
+                restored.records_left -= back;
+            }
         }
         told(restored);
+    }
+
+    /// Brings neighbouring records back from the origin in one call, if their file is as it was.
+    /// Says how many.
+    async fn fetch_run_again(
+        self: &Arc<Self>,
+        hot: &HotRecords,
+        first: SavedRecord,
+        count: u64,
+    ) -> Option<u64> {
+        let path = hot.path_of(ObjectId(first.object), self.root())?;
+        let found = self.resolve(&path).await.ok()?;
+        let generation = self.objects.get(found.object).map(|object| object.version().generation);
+        let is_same = found.object.0 == first.object && generation == Some(first.generation);
+        let mode = OpenMode { read: true, ..OpenMode::default() };
+        let file = match is_same {
+            true => self.open_file(found.object, mode).await.ok(),
+            false => None,
+        };
+        self.forget(found.object, 1);
+        let file = file?;
+        let tenant = file.tenant();
+        if tenant.properties().primarycache != CacheLevel::All {
+            return None;
+        }
+        let layout = file.object.layout(tenant.properties().recordsize);
+        if layout.generation != first.generation {
+            return None;
+        }
+        let end = layout.size.div_ceil(layout.record_bytes).min(first.number + count);
+        if end <= first.number {
+            return None;
+        }
+        let back = file.bring_in(&tenant, &layout, first.number..end, arc::Kind::Prime).await;
+        tenant.counters.add(Counter::PrimedRecords, back);
+        Some(back)
     }
 
     fn restore_answer(&self, tenant: &Tenant, answer: &SavedAnswer, cleanly: bool) -> bool {
@@ -326,6 +389,55 @@ fn save(content: &Content) -> Option<SavedContent> {
         Content::Link(target) => SavedContent::Link(target.as_bytes().to_vec()),
         Content::XattrNames(_) | Content::Xattr { .. } => return None,
     })
+}
+
+impl HotRecords {
+    /// Where an object was, relative to the top.
+    fn path_of(&self, object: ObjectId, root: ObjectId) -> Option<PathBuf> {
+        let mut names = Vec::new();
+        let mut at = object;
+        while at != root {
+            let (parent, name) = self.places.get(&at)?;
+            names.push(name);
+            at = *parent;
+            if names.len() > DEPTH_MAX {
+                return None;
+            }
+        }
+        Some(names.into_iter().rev().collect())
+    }
+}
+
+/// Where objects were found, as far as the answers tell.
+fn places(answers: &[SavedAnswer]) -> HashMap<ObjectId, (ObjectId, OsString)> {
+    let place = |answer: &SavedAnswer| match &answer.content {
+        SavedContent::Name { name, object: Some(object) } => {
+            let name = OsString::from_vec(name.clone());
+            Some((ObjectId(*object), (ObjectId(answer.object), name)))
+        }
+        _ => None,
+    };
+    answers.iter().filter_map(place).collect()
+}
+
+/// Neighbouring records together: the first of them, and how many there are.
+fn runs(records: &[SavedRecord]) -> Vec<(SavedRecord, u64)> {
+    let mut records = records.to_vec();
+    records.sort_unstable_by_key(|record| (record.object, record.generation, record.number));
+    let mut runs: Vec<(SavedRecord, u64)> = Vec::new();
+    for record in records {
+        match runs.last_mut() {
+            Some((first, count))
+                if (first.object, first.generation) == (record.object, record.generation)
+                    && first.number.checked_add(*count) == Some(record.number) =>
+            {
+                *count += 1;
+            }
+            _ if record.number >> 60 == 0 => runs.push((record, 1)),
+            _ => {}
+        }
+    }
+    runs
 }
 
 fn read(bytes: &[u8]) -> Option<Snapshot> {

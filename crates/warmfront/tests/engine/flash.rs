@@ -313,6 +313,47 @@ fn what_others_wrote_meanwhile_is_cold_after_a_restart() {
     assert!(reads > 0);
 }
 
+#[test]
+fn without_flash_the_origin_brings_back_what_was_in_ram() {
+    let mut machine = Machine::new(21);
+    let names = ["same", "changed", "removed"];
+    let contents = pattern(512 << 10, 3);
+    let first = machine.start(&[], &[]);
+    names.iter().for_each(|name| drop(first.create(name, &contents)));
+    drop(first);
+    let start = machine.start(&[], &[]);
+    names.iter().for_each(|name| drop(start.read(&start.open(name, READ), 0, contents.len())));
+    let snapshot = start.pool.snapshot();
+    drop(start);
+    machine.simulation.crash();
+    machine.simulation.run(async {
+        let root = machine.origin.root().await.expect("there is a root").object;
+        let name = OsStr::new("changed");
+        let entry = machine.origin.lookup(root, name).await.expect("it is there");
+        let file = machine.origin.open(entry.object, READ_WRITE).await.expect("it opens");
+        file.write(0, &[1; 10]).await.expect("memory takes it");
+        machine.origin.unlink(root, OsStr::new("removed")).await.expect("it is removed");
+    });
+    let start = machine.start(&[], &[]);
+    let (restored, hot) = start.pool.restore(&snapshot, false);
+    let last = Mutex::new(restored);
+    let told = |restored| {
+        *last.lock() = restored;
+        true
+    };
+    start.simulation.run(start.pool.restore_records(restored, hot, &told));
+    let last = *last.lock();
+    assert_eq!((last.records, last.records_left), (128, 256));
+    assert!(start.counter("origin_reads") < 10, "neighbours come in one call");
+    assert_eq!(start.counter("demand_data_misses"), 0);
+    let in_ram = |name: &str| {
+        let file = start.open(name, READ);
+        let records = (0..contents.len() as u64).step_by(RECORD);
+        records.filter(|at| file.read_cached(*at, RECORD).is_some()).count()
+    };
+    assert_eq!((in_ram("same"), in_ram("changed")), (128, 0));
+}
+
 /// Names in the root, the target of `link` and the value of `user.a` of `file`.
 fn metadata(start: &Start) -> (Vec<String>, String, Vec<u8>) {
     start.simulation.run(async {
