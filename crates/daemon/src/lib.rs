@@ -9,6 +9,7 @@
 
 pub mod protocol;
 
+mod advice;
 mod allocator;
 mod background;
 mod caches;

@@ -312,6 +312,8 @@ pub struct Status {
     pub no_promote_cgroups: Vec<PathBuf>,
     /// The cache devices.
     pub caches: Vec<CacheStatus>,
+    /// How well they fit the load.
+    pub advice: Option<CacheAdvice>,
     /// What was brought back of what an earlier start had.
     pub restored: Restored,
     /// Seconds since what the cache holds was written down last, if it was.
@@ -326,6 +328,27 @@ pub struct Status {
     pub datasets: BTreeMap<String, BTreeMap<String, u64>>,
     /// What is not as it should be.
     pub warnings: Vec<String>,
+}
+
+/// How well cache devices fit the load; what is not known yet is absent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheAdvice {
+    /// Data that have been read again lately, bytes.
+    pub active_bytes: Option<u64>,
+    /// Active data by RAM and flash together; up to 1 they fit.
+    pub key_ratio_1: Option<f64>,
+    /// What the cache devices give a reader, bytes a second.
+    pub flash_bytes_per_second: Option<f64>,
+    /// What the origin gives a reader, bytes a second.
+    pub origin_bytes_per_second: Option<f64>,
+    /// Bandwidth of flash by that of the origin; above 1 streams gain as well.
+    pub key_ratio_2: Option<f64>,
+    /// RAM that the index takes for a GiB on flash, bytes.
+    pub index_bytes_per_gib: Option<f64>,
+    /// Until the devices are full, at the rate since the pool was mounted, seconds.
+    pub fill_seconds: Option<f64>,
+    /// Until the devices have been written as often as they are rated for, at that rate.
+    pub life_years: Option<f64>,
 }
 
 /// How a cache device does.

@@ -197,6 +197,7 @@ impl Service {
     fn status(&self) -> Status {
         let statistics = self.statistics();
         let ceiling = self.keeper.status();
+        let caches = self.shelf.status(&self.pool);
         let (restored, saved_seconds_ago) = self.warmth.status();
         let mut warnings = self.warnings.clone();
         let errors = statistics.counters.get("origin_errors").copied().unwrap_or(0);
@@ -214,13 +215,19 @@ impl Service {
             is_detached: !self.is_in_tree(),
             settings,
             log,
+            advice: crate::advice::advice(
+                &self.pool,
+                &caches,
+                ceiling.bytes,
+                self.started.elapsed(),
+            ),
             ceiling_bytes: ceiling.bytes,
             ceiling,
             resident_bytes: Sources::system().resident_bytes(),
             read_only: self.read_only,
             slow: self.slow.clone(),
             no_promote_cgroups: self.no_promote_cgroups.clone(),
-            caches: self.shelf.status(&self.pool),
+            caches,
             restored,
             saved_seconds_ago,
             uptime_seconds: self.started.elapsed().as_secs_f64(),

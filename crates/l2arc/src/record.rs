@@ -124,7 +124,7 @@ impl Header {
     /// The header at the beginning of `bytes`, if one was written at this place.
     pub(crate) fn decode(bytes: &[u8], place: &Place) -> Option<Header> {
         let (raw, _) = Raw::read_from_prefix(bytes).ok()?;
-        if raw.sum.get() != place.sum(&bytes[..HEADER_BYTES - 8]) {
+        if raw.sum.get() != place.sum(&bytes[..HEADER_BYTES - 8]) && !cfg!(fuzzing) {
             return None;
         }
         let known = COMPRESSION_MASK | ENCRYPTED | METADATA;

@@ -113,7 +113,8 @@ impl Superblock {
         if raw.version.get() != VERSION {
             return Found::Version(raw.version.get());
         }
-        if raw.sum.get() != xxh3_64(&raw.as_bytes()[..RAW_BYTES - 8]) || !layout.is_sound() {
+        let sum = xxh3_64(&raw.as_bytes()[..RAW_BYTES - 8]);
+        if (raw.sum.get() != sum && !cfg!(fuzzing)) || !layout.is_sound() {
             return Found::Damaged;
         }
         Found::Superblock(Superblock {

@@ -46,6 +46,14 @@ impl Pace {
     }
 }
 
+impl Pace {
+    /// Bytes a second in a read of so many.
+    pub(crate) fn bytes_per_second(&self, bytes: u64) -> Option<f64> {
+        let expected = self.expected(bytes)?.as_secs_f64();
+        (expected > 0.0).then(|| bytes as f64 / expected)
+    }
+}
+
 fn blend(before: Option<Duration>, newest: Duration) -> Duration {
     before.map_or(newest, |before| (before * (WEIGHT - 1) + newest) / WEIGHT)
 }

@@ -84,6 +84,8 @@ pub struct Pool {
     pub(crate) flash: Arc<FlashLevel>,
     /// How long the origin takes to read.
     pub(crate) pace: Pace,
+    /// How long flash takes to read.
+    pub(crate) flash_pace: Pace,
     /// What other sizes would make of all reads of contents.
     pub(crate) curve: arc::Curve,
     /// Memory of all curves.
@@ -127,6 +129,7 @@ impl Pool {
             moves: Moves::default(),
             flash: Arc::new(flash),
             pace: Pace::default(),
+            flash_pace: Pace::default(),
             curve: arc::Curve::default(),
             curve_bytes: AtomicU64::new(0),
             prefetches: AtomicU64::new(0),
@@ -162,6 +165,16 @@ impl Pool {
     /// The ARC that the pool shares with others.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
+    }
+
+    /// Bytes a second that a read of so many bytes gets from the origin, as of the last ones.
+    pub fn origin_bytes_per_second(&self, bytes: u64) -> Option<f64> {
+        self.pace.bytes_per_second(bytes)
+    }
+
+    /// Bytes a second that a read of so many bytes gets from the cache devices, as of the last ones.
+    pub fn flash_bytes_per_second(&self, bytes: u64) -> Option<f64> {
+        self.flash_pace.bytes_per_second(bytes)
     }
 
     /// Whether every change is refused.

@@ -263,6 +263,7 @@ impl OpenFile {
         // All are asked for at once, as they would be of the origin in one call.
         let bytes = leads.len() as u64 * layout.record_bytes;
         let origin = self.pool.pace.expected(bytes);
+        let began = self.pool.now();
         let mut waiting = leads.into_iter();
         let mut reads = FuturesUnordered::new();
         let (mut fetched, mut left) = (Vec::new(), Vec::new());
@@ -281,6 +282,11 @@ impl OpenFile {
             }
         }
         drop(reads);
+        if !fetched.is_empty() {
+            let bytes = fetched.len() as u64 * layout.record_bytes;
+            let elapsed = self.pool.now().saturating_sub(began);
+            self.pool.flash_pace.answered(bytes, elapsed);
+        }
         left.sort_unstable_by_key(|(number, _)| *number);
         (fetched, left)
     }

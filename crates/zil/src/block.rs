@@ -98,6 +98,7 @@ impl Header {
         let numbers = [header.start.address, header.start.block, header.start.first.0];
         let sound = header.block_bytes() <= layout.block_bytes_max
             && header.records > 0
+            && header.data_bytes <= u64::from(header.payload_bytes)
             && header.durable < header.start.first
             && numbers.iter().all(|number| *number < 1 << 62);
         sound.then_some(header)

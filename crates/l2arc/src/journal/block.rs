@@ -110,7 +110,7 @@ pub(crate) fn encode(
 pub(super) fn decode(bytes: &[u8], salt: &[u8; 16]) -> Option<(BlockHeader, Vec<JournalEntry>)> {
     let bytes = bytes.get(..BLOCK_BYTES)?;
     let (raw, _) = Raw::read_from_prefix(bytes).ok()?;
-    if raw.sum.get() != sum(bytes, salt) {
+    if raw.sum.get() != sum(bytes, salt) && !cfg!(fuzzing) {
         return None;
     }
     let header = BlockHeader {

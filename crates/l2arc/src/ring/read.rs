@@ -23,7 +23,8 @@ impl RawRecord {
         let bytes = self.buffer.get(self.start..)?;
         let header = Header::decode(bytes, &self.place)?;
         let stored = bytes.get(HEADER_BYTES..header.total_bytes())?;
-        (payload_sum(stored) == header.payload_sum).then_some((header, stored))
+        let whole = payload_sum(stored) == header.payload_sum || cfg!(fuzzing);
+        whole.then_some((header, stored))
     }
 }
 

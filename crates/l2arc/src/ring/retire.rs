@@ -205,7 +205,8 @@ impl Ring {
         let offset = layout.segment_offset(segment) + start as u64;
         let buffer = self.device.read(offset, self.shared.buffers.take(padded)).await.ok()?;
         let bytes = &buffer[..length];
-        let whole = directory::sum(bytes, &self.superblock.salt, incarnation) == sum;
+        let found = directory::sum(bytes, &self.superblock.salt, incarnation);
+        let whole = found == sum || cfg!(fuzzing);
         let entries = whole.then(|| directory::decode(bytes).collect());
         self.shared.buffers.give(buffer);
         entries

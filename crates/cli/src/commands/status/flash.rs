@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
-use daemon::protocol::{CacheStatus, Status};
+use daemon::protocol::{CacheAdvice, CacheStatus, Status};
 use warmfront::HumanSize;
 
-use crate::format::{Form, count, percent};
+use crate::format::{Form, count, percent, seconds};
 use crate::table::Table;
 
 /// What the cache devices hold and how they do; nothing where there is none.
@@ -40,7 +41,56 @@ pub(super) fn flash(status: &Status) -> String {
             device.note.clone(),
         ]);
     }
-    table.render(form)
+    let mut text = table.render(form);
+    if let Some(advice) = &status.advice {
+        text.push('\n');
+        text.push_str(&self::advice(advice));
+    }
+    text
+}
+
+/// How well the devices fit the load, in words.
+fn advice(advice: &CacheAdvice) -> String {
+    let mut text = String::new();
+    let mut line = |label: &str, value: String| {
+        let _ = writeln!(text, "{label:<12} {value}");
+    };
+    if let (Some(ratio), Some(active)) = (advice.key_ratio_1, advice.active_bytes) {
+        let meaning = match ratio <= 1.0 {
+            true => "they fit",
+            false => "they do not fit: more flash would be read from",
+        };
+        let active = HumanSize(active);
+        line(
+            "key ratio 1",
+            format!("{ratio:.2}: {active} of active data by RAM and flash; {meaning}"),
+        );
+    }
+    if let (Some(ratio), Some(flash), Some(origin)) =
+        (advice.key_ratio_2, advice.flash_bytes_per_second, advice.origin_bytes_per_second)
+    {
+        let meaning = match ratio > 1.0 {
+            true => "streams gain as well",
+            false => "streams are read from the origin",
+        };
+        let [flash, origin] = [flash, origin].map(|rate| HumanSize(rate as u64));
+        let rates = format!("flash gives {flash}/s, the origin {origin}/s");
+        line("key ratio 2", format!("{ratio:.2}: {rates}; {meaning}"));
+    }
+    if let Some(bytes) = advice.index_bytes_per_gib {
+        line("index", format!("{} of RAM for each GiB on flash", HumanSize(bytes as u64)));
+    }
+    if let Some(left) = advice.fill_seconds.filter(|left| *left > 0.0) {
+        line("full in", format!("{} at the rate since it was mounted", seconds(left)));
+    }
+    if let Some(years) = advice.life_years {
+        let years = if years < 100.0 { format!("{years:.1}") } else { "more than 100".to_string() };
+        line(
+            "life left",
+            format!("{years} years at that rate, as the drive writes a day are rated"),
+        );
+    }
+    text
 }
 
 /// How much of a device holds something.

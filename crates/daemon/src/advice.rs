@@ -1,0 +1,142 @@
+//! How well cache devices fit the load: the key ratios of Christopher Wood's "Best practices for
+//! OpenZFS L2ARC in the era of NVMe" (SDC 2019), worked out from what the pool has seen.
+
+use std::time::Duration;
+
+use warmfront::Pool;
+
+use crate::protocol::{CacheAdvice, CacheStatus};
+
+/// The years for which makers of drives tell drive writes a day.
+const RATED_YEARS: f64 = 5.0;
+const DAY_SECONDS: f64 = 86_400.0;
+const YEAR_DAYS: f64 = 365.25;
+/// A read of this length tells bandwidths.
+const READ_BYTES: u64 = 4 << 20;
+/// Rates over less than this say nothing.
+const UPTIME_MIN: Duration = Duration::from_secs(10);
+
+/// What is known of a pool with cache devices.
+#[derive(Debug, Clone, Copy, Default)]
+struct Facts {
+    active_bytes: Option<u64>,
+    ceiling_bytes: u64,
+    device_bytes: u64,
+    stored_bytes: u64,
+    index_bytes: u64,
+    /// Bytes written to the devices since they were formatted, and since the pool was mounted.
+    written_bytes: u64,
+    written_since_bytes: u64,
+    uptime: Duration,
+    dwpd: Option<f64>,
+    flash_bytes_per_second: Option<f64>,
+    origin_bytes_per_second: Option<f64>,
+}
+
+/// Works out what the devices are worth, from what was seen so far.
+pub(crate) fn advice(
+    pool: &Pool,
+    caches: &[CacheStatus],
+    ceiling_bytes: u64,
+    uptime: Duration,
+) -> Option<CacheAdvice> {
+    if caches.is_empty() {
+        return None;
+    }
+    let statistics = pool.flash_statistics();
+    let curve = pool.curves(None, false).ok().and_then(|curves| curves.into_iter().next());
+    let known = curve.filter(|curve| !curve.is_too_early);
+    let sum = |of: fn(&CacheStatus) -> u64| caches.iter().map(of).sum::<u64>();
+    let facts = Facts {
+        active_bytes: known.and_then(|curve| Some(curve.points.last()?.bytes)),
+        ceiling_bytes,
+        device_bytes: sum(|device| device.data_bytes),
+        stored_bytes: sum(|device| device.stored_bytes),
+        index_bytes: statistics.index_bytes,
+        written_bytes: sum(|device| device.written_bytes),
+        written_since_bytes: statistics.stored_bytes,
+        uptime,
+        dwpd: caches.iter().find_map(|device| device.dwpd),
+        flash_bytes_per_second: pool.flash_bytes_per_second(READ_BYTES),
+        origin_bytes_per_second: pool.origin_bytes_per_second(READ_BYTES),
+    };
+    Some(facts.advice())
+}
+
+impl Facts {
+    fn advice(&self) -> CacheAdvice {
+        let ratio = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
+        let levels = (self.ceiling_bytes + self.device_bytes) as f64;
+        let rate = (self.uptime >= UPTIME_MIN)
+            .then(|| self.written_since_bytes as f64 / self.uptime.as_secs_f64())
+            .filter(|rate| *rate > 0.0);
+        let left = self.device_bytes.saturating_sub(self.stored_bytes) as f64;
+        let rated = self.dwpd.map(|dwpd| {
+            dwpd * self.device_bytes as f64 * YEAR_DAYS * RATED_YEARS - self.written_bytes as f64
+        });
+        let life_seconds = rated.zip(rate).map(|(left, rate)| left.max(0.0) / rate);
+        CacheAdvice {
+            active_bytes: self.active_bytes,
+            key_ratio_1: self.active_bytes.and_then(|active| ratio(active as f64, levels)),
+            flash_bytes_per_second: self.flash_bytes_per_second,
+            origin_bytes_per_second: self.origin_bytes_per_second,
+            key_ratio_2: self
+                .flash_bytes_per_second
+                .zip(self.origin_bytes_per_second)
+                .and_then(|(flash, origin)| ratio(flash, origin)),
+            index_bytes_per_gib: ratio(
+                self.index_bytes as f64,
+                self.stored_bytes as f64 / f64::from(1 << 30),
+            ),
+            fill_seconds: rate.map(|rate| left / rate),
+            life_years: life_seconds.map(|seconds| seconds / DAY_SECONDS / YEAR_DAYS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn ratios_rates_and_life_follow_from_what_was_seen() {
+        let facts = Facts {
+            active_bytes: Some(480 * GIB),
+            ceiling_bytes: 128 * GIB,
+            device_bytes: 400 * GIB,
+            stored_bytes: 100 * GIB,
+            index_bytes: GIB,
+            written_bytes: 100 * GIB,
+            written_since_bytes: 36 * GIB,
+            uptime: Duration::from_secs(3600),
+            dwpd: Some(1.0),
+            flash_bytes_per_second: Some(500e6),
+            origin_bytes_per_second: Some(1000e6),
+        };
+        let advice = facts.advice();
+        let near = |value: Option<f64>, expected: f64| {
+            value.is_some_and(|value| (value / expected - 1.0).abs() < 1e-6)
+        };
+        assert!(near(advice.key_ratio_1, 480.0 / 528.0));
+        assert!(near(advice.key_ratio_2, 0.5));
+        assert!(near(advice.index_bytes_per_gib, GIB as f64 / 100.0));
+        assert!(near(advice.fill_seconds, 300.0 * 100.0), "300 GiB at 36 GiB an hour");
+        let years = (400.0 * YEAR_DAYS * 5.0 - 100.0) / (36.0 * 24.0 * YEAR_DAYS);
+        assert!(near(advice.life_years, years));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_told() {
+        let advice = Facts { device_bytes: GIB, ..Facts::default() }.advice();
+        let nothing = [
+            advice.key_ratio_1,
+            advice.key_ratio_2,
+            advice.index_bytes_per_gib,
+            advice.fill_seconds,
+            advice.life_years,
+        ];
+        assert_eq!(nothing, [None; 5]);
+    }
+}
