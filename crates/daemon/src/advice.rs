@@ -13,8 +13,9 @@ const DAY_SECONDS: f64 = 86_400.0;
 const YEAR_DAYS: f64 = 365.25;
 /// A read of this length tells bandwidths.
 const READ_BYTES: u64 = 4 << 20;
-/// Rates over less than this say nothing.
+/// Rates over less than this say nothing; of life, over less than that: the first fill is no rate.
 const UPTIME_MIN: Duration = Duration::from_secs(10);
+const LIFE_UPTIME_MIN: Duration = Duration::from_secs(3600);
 
 /// What is known of a pool with cache devices.
 #[derive(Debug, Clone, Copy, Default)]
@@ -74,7 +75,8 @@ impl Facts {
         let rated = self.dwpd.map(|dwpd| {
             dwpd * self.device_bytes as f64 * YEAR_DAYS * RATED_YEARS - self.written_bytes as f64
         });
-        let life_seconds = rated.zip(rate).map(|(left, rate)| left.max(0.0) / rate);
+        let lasting = rate.filter(|_| self.uptime >= LIFE_UPTIME_MIN);
+        let life_seconds = rated.zip(lasting).map(|(left, rate)| left.max(0.0) / rate);
         CacheAdvice {
             active_bytes: self.active_bytes,
             key_ratio_1: self.active_bytes.and_then(|active| ratio(active as f64, levels)),

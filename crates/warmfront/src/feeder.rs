@@ -75,6 +75,14 @@ impl Feeder {
         }
     }
 
+    /// Waits until something has come into the ARC, but not for longer than that.
+    async fn nudged_within(&self, longest: Duration, clock: &dyn Clock) {
+        let until = clock.now() + longest;
+        while !self.nudged.swap(false, Ordering::SeqCst) && clock.now() < until {
+            clock.sleep(PAUSE).await;
+        }
+    }
+
     /// Waits until something has come into the ARC.
     async fn nudged(&self) {
         poll_fn(|context| {
@@ -299,7 +307,7 @@ async fn run(feeder: Arc<Feeder>, memory: Weak<Memory>, clock: Arc<dyn Clock>) {
         match next {
             Next::More => {}
             Next::Pause => clock.sleep(PAUSE).await,
-            Next::Interval => clock.sleep(INTERVAL).await,
+            Next::Interval => feeder.nudged_within(INTERVAL, &*clock).await,
             Next::Idle => feeder.nudged().await,
             Next::End => return,
         }

@@ -172,7 +172,7 @@ impl Pool {
         self.pace.bytes_per_second(bytes)
     }
 
-    /// Bytes a second that a read of so many bytes gets from the cache devices, as of the last ones.
+    /// Bytes a second that a read of so many bytes gets from flash, as of the last ones.
     pub fn flash_bytes_per_second(&self, bytes: u64) -> Option<f64> {
         self.flash_pace.bytes_per_second(bytes)
     }
