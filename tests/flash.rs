@@ -2,7 +2,8 @@
 //! stale, and refused with words when they cannot be used.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -459,6 +460,36 @@ fn after_a_stop_names_and_hot_records_are_known_again() {
         }
     }
     mount.unmount();
+
+    // What is changed without being looked at afterwards, stop after stop.
+    for round in 0..3_u64 {
+        mount.restart(&words);
+        let path = mount.join("1/5");
+        let appended = random_bytes(round, 30_000);
+        let mut file = File::options().append(true).open(&path).expect("it opens");
+        file.write_all(&appended).expect("appended");
+        drop(file);
+        let cut = File::options().write(true).open(mount.join("1/6")).expect("it opens");
+        cut.set_len(40_000 - round).expect("cut");
+        drop(cut);
+        let mode = 0o600 + round as u32;
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(mount.join("1/7"), permissions).expect("its mode");
+        let gone = File::open(mount.join(format!("2/{round}"))).expect("it opens");
+        fs::remove_file(mount.join(format!("2/{round}"))).expect("removed");
+        drop(gone);
+        mount.unmount();
+        mount.restart(&words);
+        for name in ["1/5", "1/6"] {
+            let [seen, there] = [mount.join(name), mount.origin().join(name)]
+                .map(|path| fs::read(path).expect("it can be read"));
+            assert!(seen == there, "round {round}: {name}: {} of {}", seen.len(), there.len());
+        }
+        let seen = fs::metadata(mount.join("1/7")).expect("attributes").permissions().mode();
+        assert_eq!(seen & 0o777, mode, "round {round}");
+        assert!(!mount.join(format!("2/{round}")).exists(), "round {round}");
+        mount.unmount();
+    }
     words.push("--cold");
     mount.restart(&words);
     assert_eq!(mount.status()["restored"]["answers"].as_u64(), Some(0));

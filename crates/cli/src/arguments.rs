@@ -8,10 +8,10 @@ use crate::format::Form;
 const STATUSES: &str = "Exit status: 0 done, 1 it could not be done, 2 the command line makes no \
     sense, 3 (prime) only part of it fits or could be read, 130 stopped by ctrl-C.";
 
-/// An adaptive cache in RAM in front of storage that already exists.
+/// An adaptive cache in RAM and on flash in front of storage that already exists.
 ///
 /// `warmfront mount /slow /fast` shows the directory /slow a second time at /fast, with an ARC in
-/// front of it. TARGET is a pool, a dataset, a mount point or any path under one; without it, the
+/// front of it; `--cache PATH:SIZE` adds flash. TARGET is a pool, a dataset, a mount point or any path under one; without it, the
 /// one pool that is mounted is meant.
 #[derive(Debug, Parser)]
 #[command(name = "warmfront", version, after_help = STATUSES, arg_required_else_help = true)]
@@ -281,7 +281,7 @@ pub(crate) enum PoolCommand {
         #[arg(value_name = "PATH[:SIZE]")]
         device: String,
     },
-    /// Take a cache device from a pool; what it holds is wiped
+    /// Take a cache device from a pool; what it holds is not used again
     Remove {
         /// Which pool
         pool: String,

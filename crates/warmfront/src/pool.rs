@@ -376,6 +376,8 @@ impl Pool {
         if version.attributes.links > 0 && place.parent.is_some() {
             let tenant = place.tenant.clone().read_by(object.reader());
             self.keep(&tenant, id, Part::Attributes, Content::Attributes(version), true);
+        } else {
+            self.drop_kept(id, Part::Attributes);
         }
         self.memory.discharge(object.charged_bytes);
         self.origin.forget(id, 1);

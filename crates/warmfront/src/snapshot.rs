@@ -7,7 +7,7 @@
 //! It holds answers of the origin and the keys of the hottest records, not the records: these lie
 //! on flash or at the origin. Whatever does not read back well is as if it were not there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -123,18 +123,15 @@ impl Pool {
     pub fn snapshot(&self) -> Vec<u8> {
         let mut names = Names::default();
         let mut snapshot = Snapshot::default();
+        let mut in_use = HashSet::new();
         for object in self.objects.all() {
+            in_use.insert(object.id);
             let tenant = self.tenant(&object);
             let Some(dataset) = names.number(self, tenant.dataset.id()) else { continue };
-            let mut add = |object: ObjectId, content| {
-                snapshot.answers.push(SavedAnswer { dataset, object: object.0, content });
-            };
-            if let Some((parent, name)) = object.place().parent.clone() {
-                let name = name.as_bytes().to_vec();
-                add(parent, SavedContent::Name { name, object: Some(object.id.0) });
-            }
-            if let Some(version) = object.version().settled() {
-                add(object.id, SavedContent::Attributes(version));
+            let version = object.version();
+            if let Some(saved) = version.settled().filter(|_| version.attributes.links > 0) {
+                let content = SavedContent::Attributes(saved);
+                snapshot.answers.push(SavedAnswer { dataset, object: object.id.0, content });
             }
         }
         for (key, location) in self.memory.cache.by_heat() {
@@ -152,6 +149,11 @@ impl Pool {
                     let content = match self.memory.cache.peek(&key) {
                         Some(Cached::Metadata(metadata)) => save(&metadata.content),
                         _ => None,
+                    };
+                    // Of an object in use the ARC has what was known before that.
+                    let content = match content {
+                        Some(SavedContent::Attributes(_)) if in_use.contains(&key.object()) => None,
+                        content => content,
                     };
                     let answer = |content| SavedAnswer { dataset, object, content };
                     snapshot.answers.extend(content.map(answer));
