@@ -6,6 +6,9 @@ use super::entry::{ENTRY_BYTES, JournalEntry};
 
 /// Bytes of a block.
 pub(crate) const BLOCK_BYTES: usize = 4096;
+/// What epochs, and other numbers, of a block stay below.
+const EPOCHS_MAX: u64 = 1 << 31;
+const NUMBERS_MAX: u64 = 1 << 62;
 /// Most entries of a block.
 pub(crate) const ENTRIES_MAX: usize = (BLOCK_BYTES - HEADER_BYTES) / ENTRY_BYTES;
 
@@ -129,6 +132,11 @@ pub(super) fn decode(bytes: &[u8], salt: &[u8; 16]) -> Option<(BlockHeader, Vec<
         wall_seconds: raw.wall_seconds.get(),
         next_incarnation: raw.next_incarnation.get(),
     };
+    // Far below their ends, they can be counted on from.
+    let numbers = [header.number, header.first, header.next_incarnation, header.written_bytes];
+    if header.epoch >= EPOCHS_MAX || numbers.iter().any(|number| *number >= NUMBERS_MAX) {
+        return None;
+    }
     let count = usize::from(raw.count.get());
     let places = bytes[HEADER_BYTES..].as_chunks().0;
     let entries: Option<Vec<_>> = places.get(..count)?.iter().map(JournalEntry::decode).collect();
