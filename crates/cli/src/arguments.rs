@@ -11,8 +11,8 @@ const STATUSES: &str = "Exit status: 0 done, 1 it could not be done, 2 the comma
 /// An adaptive cache in RAM and on flash in front of storage that already exists.
 ///
 /// `warmfront mount /slow /fast` shows the directory /slow a second time at /fast, with an ARC in
-/// front of it; `--cache PATH:SIZE` adds flash. TARGET is a pool, a dataset, a mount point or any path under one; without it, the
-/// one pool that is mounted is meant.
+/// front of it; `--cache PATH:SIZE` adds flash. TARGET is a pool, a dataset, a mount point or any
+/// path under one; without it, the one pool that is mounted is meant.
 #[derive(Debug, Parser)]
 #[command(name = "warmfront", version, after_help = STATUSES, arg_required_else_help = true)]
 pub(crate) struct Arguments {
