@@ -10,8 +10,8 @@ use storage::{NodeKind, ObjectId, RenameFlags, SetAttributes, SetTime, Timestamp
 
 use crate::error::RecordError;
 use crate::record::{
-    DATA_BYTES_MAX, Made, NAME_BYTES_MAX, Name, PATH_BYTES_MAX, Place, Record, TARGET_BYTES_MAX,
-    VALUE_BYTES_MAX,
+    DATA_BYTES_MAX, Identity, Made, NAME_BYTES_MAX, Name, PATH_BYTES_MAX, Place, Record,
+    TARGET_BYTES_MAX, VALUE_BYTES_MAX,
 };
 
 /// Bytes before a record's own: its length (4), its kind (2), zeros (2).
@@ -166,14 +166,16 @@ impl Record<'_> {
                 put_place(sink, object);
                 put_name(sink, name);
             }
-            Record::Rename { object, from, to, flags } => {
-                sink.u64(object.0);
+            Record::Rename { object, from, to, replaced, flags } => {
+                put_identity(sink, object);
                 put_name(sink, from);
                 put_name(sink, to);
+                sink.u8(u8::from(replaced.is_some()));
+                put_identity(sink, &replaced.unwrap_or(NOTHING));
                 sink.u32(flags.bits());
             }
             Record::Unlink { object, name } | Record::RemoveDirectory { object, name } => {
-                sink.u64(object.0);
+                put_identity(sink, object);
                 put_name(sink, name);
             }
             Record::SetXattr { object, name, value } => {
@@ -240,9 +242,16 @@ fn short(what: &'static str, bytes: &[u8], limit: usize) -> Result<(), RecordErr
     if bytes <= limit { Ok(()) } else { Err(RecordError::TooLong { what, bytes, limit }) }
 }
 
+/// Stands where there is no object.
+const NOTHING: Identity = Identity { object: ObjectId(0), born: None };
+
+fn put_identity(sink: &mut impl Sink, identity: &Identity) {
+    sink.u64(identity.object.0);
+    put_time(sink, identity.born);
+}
+
 fn put_place(sink: &mut impl Sink, place: &Place<'_>) {
-    sink.u64(place.object.0);
-    put_time(sink, place.born);
+    put_identity(sink, &place.identity());
     sink.bytes(place.path.as_bytes());
 }
 
@@ -260,7 +269,7 @@ fn put_name(sink: &mut impl Sink, name: &Name<'_>) {
 
 fn put_made(sink: &mut impl Sink, made: &Made<'_>) {
     put_name(sink, &made.name);
-    sink.u64(made.object.0);
+    put_identity(sink, &made.identity());
     sink.u32(made.permissions);
     sink.u32(made.uid);
     sink.u32(made.gid);
@@ -348,13 +357,20 @@ impl<'a> Reader<'a> {
         Ok(OsStr::from_bytes(self.bytes(what, limit)?))
     }
 
-    fn object(&mut self) -> Read<ObjectId> {
-        Ok(ObjectId(self.u64()?))
+    fn identity(&mut self) -> Read<Identity> {
+        Ok(Identity { object: ObjectId(self.u64()?), born: self.time()? })
+    }
+
+    fn replaced(&mut self) -> Read<Option<Identity>> {
+        match (self.u8()?, self.identity()?) {
+            (0, NOTHING) => Ok(None),
+            (1, identity) => Ok(Some(identity)),
+            _ => Err(RecordError::Malformed { what: "replaced object" }),
+        }
     }
 
     fn place(&mut self) -> Read<Place<'a>> {
-        let object = self.object()?;
-        let born = self.time()?;
+        let Identity { object, born } = self.identity()?;
         Ok(Place { object, born, path: self.text("path", PATH_BYTES_MAX)? })
     }
 
@@ -376,8 +392,9 @@ impl<'a> Reader<'a> {
 
     fn made(&mut self) -> Read<Made<'a>> {
         let name = self.name()?;
-        let object = self.object()?;
-        Ok(Made { name, object, permissions: self.u32()?, uid: self.u32()?, gid: self.u32()? })
+        let Identity { object, born } = self.identity()?;
+        let (permissions, uid, gid) = (self.u32()?, self.u32()?, self.u32()?);
+        Ok(Made { name, object, born, permissions, uid, gid })
     }
 
     fn change(&mut self) -> Read<SetAttributes> {
@@ -452,14 +469,15 @@ impl<'a> Record<'a> {
             MAKE_NODE => Record::MakeNode { made: reader.made()?, kind: reader.node()? },
             LINK => Record::Link { object: reader.place()?, name: reader.name()? },
             RENAME => Record::Rename {
-                object: reader.object()?,
+                object: reader.identity()?,
                 from: reader.name()?,
                 to: reader.name()?,
+                replaced: reader.replaced()?,
                 flags: reader.flags()?,
             },
-            UNLINK => Record::Unlink { object: reader.object()?, name: reader.name()? },
+            UNLINK => Record::Unlink { object: reader.identity()?, name: reader.name()? },
             REMOVE_DIRECTORY => {
-                Record::RemoveDirectory { object: reader.object()?, name: reader.name()? }
+                Record::RemoveDirectory { object: reader.identity()?, name: reader.name()? }
             }
             SET_XATTR => {
                 let object = reader.place()?;
@@ -508,8 +526,11 @@ mod tests {
         let text = OsStr::from_bytes(bytes);
         let (name, to) = (Name { parent: place, name: text }, Name { parent: other, name: text });
         let object = ObjectId(second);
+        let born = place.born;
+        let identity = Identity { object, born };
+        let replaced = (first & 1 == 0).then_some(other.identity());
         let (permissions, uid, gid) = (first as u32 & 0o7777, first as u32, second as u32);
-        let made = Made { name, object, permissions, uid, gid };
+        let made = Made { name, object, born, permissions, uid, gid };
         let time = SetTime::At(Timestamp { seconds: first as i64, nanoseconds: 5 });
         let change = SetAttributes {
             permissions: (first & 1 == 0).then_some(permissions),
@@ -537,9 +558,9 @@ mod tests {
             Record::Symlink { made, target: text },
             Record::MakeNode { made, kind },
             Record::Link { object: other, name },
-            Record::Rename { object, from: name, to, flags },
-            Record::Unlink { object, name },
-            Record::RemoveDirectory { object, name },
+            Record::Rename { object: identity, from: name, to, replaced, flags },
+            Record::Unlink { object: identity, name },
+            Record::RemoveDirectory { object: identity, name },
             Record::SetXattr { object: place, name: text, value: bytes },
             Record::RemoveXattr { object: place, name: text },
             Record::Committed { txg: first },

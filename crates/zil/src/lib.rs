@@ -55,8 +55,8 @@ pub use log::Log;
 pub use options::{Opening, Options, Sync};
 pub use position::Position;
 pub use record::{
-    DATA_BYTES_MAX, Made, NAME_BYTES_MAX, Name, PATH_BYTES_MAX, Place, Record, TARGET_BYTES_MAX,
-    VALUE_BYTES_MAX,
+    DATA_BYTES_MAX, Identity, Made, NAME_BYTES_MAX, Name, PATH_BYTES_MAX, Place, Record,
+    TARGET_BYTES_MAX, VALUE_BYTES_MAX,
 };
 pub use recovery::{End, Found, Recovery};
 pub use statistics::{Distribution, Statistics};

@@ -61,6 +61,21 @@ impl Log {
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Log, OpenError> {
+        Log::format_telling(device, opening, options, clock, &|_, _| ()).await
+    }
+
+    /// Makes a log of a blank device, and tells while that lasts how many bytes of how many have
+    /// been [filled](Options::fill).
+    ///
+    /// # Errors
+    /// As [`format`](Log::format).
+    pub async fn format_telling(
+        device: Arc<dyn Device>,
+        opening: Opening,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        tell: &(dyn Fn(u64, u64) + Send + core::marker::Sync),
+    ) -> Result<Log, OpenError> {
         let layout = Layout::new(device.info(), options.block_bytes_max)?;
         if !opening.force {
             let bytes = device.read(0, AlignedBuffer::zeroed(RING_OFFSET as usize)).await?;
@@ -73,7 +88,7 @@ impl Log {
         let nothing = Arc::new(AlignedBuffer::zeroed(RING_OFFSET as usize));
         device.write_through(0, nothing).await?;
         if options.fill {
-            fill(&*device, &layout).await?;
+            fill(&*device, &layout, tell).await?;
         }
         let first = Position(1);
         let superblock = Superblock {
@@ -400,7 +415,11 @@ impl Drop for Waiting<'_> {
 }
 
 /// Writes zeros to the whole ring.
-async fn fill(device: &dyn Device, layout: &Layout) -> Result<(), DeviceError> {
+async fn fill(
+    device: &dyn Device,
+    layout: &Layout,
+    tell: &(dyn Fn(u64, u64) + Send + core::marker::Sync),
+) -> Result<(), DeviceError> {
     let (step, together) = FILL;
     let zeros = Arc::new(AlignedBuffer::zeroed(step as usize));
     let whole = layout.ring_bytes / step;
@@ -408,7 +427,13 @@ async fn fill(device: &dyn Device, layout: &Layout) -> Result<(), DeviceError> {
         let write = device.write(RING_OFFSET + index * step, zeros.clone());
         Ok::<_, DeviceError>(write)
     });
-    iter(writes).try_buffer_unordered(together).try_collect::<()>().await?;
+    let mut writes = iter(writes).try_buffer_unordered(together);
+    let mut filled_bytes = 0;
+    while writes.try_next().await?.is_some() {
+        filled_bytes += step;
+        tell(filled_bytes, layout.ring_bytes);
+    }
+    drop(writes);
     let rest = layout.ring_bytes % step;
     if rest > 0 {
         let zeros = Arc::new(AlignedBuffer::zeroed(rest as usize));

@@ -29,6 +29,22 @@ pub struct Place<'a> {
     pub path: &'a OsStr,
 }
 
+/// Which object, wherever it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The object.
+    pub object: ObjectId,
+    /// When it was created, where the origin knows that.
+    pub born: Option<Timestamp>,
+}
+
+impl Place<'_> {
+    /// The object, wherever it is.
+    pub fn identity(&self) -> Identity {
+        Identity { object: self.object, born: self.born }
+    }
+}
+
 /// A name in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name<'a> {
@@ -45,6 +61,8 @@ pub struct Made<'a> {
     pub name: Name<'a>,
     /// The id that it got, by which later records speak of it. Made again it may get another.
     pub object: ObjectId,
+    /// When it was created, where the origin knows that.
+    pub born: Option<Timestamp>,
     /// Permission bits that it got, `0o7777` at most.
     pub permissions: u32,
     /// Its owner.
@@ -119,25 +137,27 @@ pub enum Record<'a> {
     /// A name was moved.
     Rename {
         /// The object that it led to.
-        object: ObjectId,
+        object: Identity,
         /// The name.
         from: Name<'a>,
         /// The new name.
         to: Name<'a>,
+        /// The object that the new name led to before.
+        replaced: Option<Identity>,
         /// How what was there was treated.
         flags: RenameFlags,
     },
     /// A name that was not a directory's was removed.
     Unlink {
         /// The object that it led to.
-        object: ObjectId,
+        object: Identity,
         /// The name.
         name: Name<'a>,
     },
     /// An empty directory was removed.
     RemoveDirectory {
         /// The directory.
-        object: ObjectId,
+        object: Identity,
         /// Its name.
         name: Name<'a>,
     },
@@ -164,6 +184,13 @@ pub enum Record<'a> {
     },
 }
 
+impl Made<'_> {
+    /// The object, wherever it is.
+    pub fn identity(&self) -> Identity {
+        Identity { object: self.object, born: self.born }
+    }
+}
+
 impl Record<'_> {
     /// Bytes of file contents that it carries.
     pub fn data_bytes(&self) -> u64 {
@@ -180,6 +207,12 @@ impl Display for Place<'_> {
     }
 }
 
+impl Display for Identity {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "object {}", self.object.0)
+    }
+}
+
 impl Display for Name<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:?} in {}", self.name, self.parent)
@@ -188,7 +221,7 @@ impl Display for Name<'_> {
 
 impl Display for Made<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let Made { name, object, permissions, uid, gid } = self;
+        let Made { name, object, permissions, uid, gid, .. } = self;
         write!(formatter, "{name} as object {}, mode {permissions:o}, {uid}:{gid}", object.0)
     }
 }
@@ -212,15 +245,18 @@ impl Display for Record<'_> {
             Record::Symlink { made, target } => write!(formatter, "symlink {made} to {target:?}"),
             Record::MakeNode { made, kind } => write!(formatter, "mknod {made}, {kind:?}"),
             Record::Link { object, name } => write!(formatter, "link {object} as {name}"),
-            Record::Rename { object, from, to, flags } => {
-                write!(formatter, "rename {from} to {to}, object {}", object.0)?;
+            Record::Rename { object, from, to, replaced, flags } => {
+                write!(formatter, "rename {from} to {to}, {object}")?;
+                if let Some(replaced) = replaced {
+                    write!(formatter, " in place of {replaced}")?;
+                }
                 if flags.is_empty() { Ok(()) } else { write!(formatter, ", {flags:?}") }
             }
             Record::Unlink { object, name } => {
-                write!(formatter, "unlink {name}, object {}", object.0)
+                write!(formatter, "unlink {name}, {object}")
             }
             Record::RemoveDirectory { object, name } => {
-                write!(formatter, "rmdir {name}, object {}", object.0)
+                write!(formatter, "rmdir {name}, {object}")
             }
             Record::SetXattr { object, name, value } => {
                 write!(formatter, "set xattr {name:?} of {object} to {} bytes", value.len())

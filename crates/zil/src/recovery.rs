@@ -177,6 +177,15 @@ impl Recovery {
         Ok(Some((position, record)))
     }
 
+    /// Goes back to the first record.
+    pub fn rewind(&mut self) {
+        let start = self.superblock.start;
+        self.next = start;
+        self.marks = Marks::new(&self.superblock.layout);
+        self.position = start.first;
+        self.block_last = start.first.previous();
+    }
+
     /// Steps over a record.
     fn take(&mut self) -> Result<(), ReplayError> {
         let position = self.position;

@@ -54,8 +54,14 @@ impl Sample {
         let name = Name { parent: file, name: OsStr::new("name") };
         match number % 7 {
             0 => Record::Truncate { file, size: *number },
-            1 => Record::Rename { object, from: name, to: name, flags: RenameFlags::empty() },
-            2 => Record::Create(Made { name, object, permissions: 0o644, uid: 1, gid: 2 }),
+            1 => Record::Rename {
+                object: file.identity(),
+                from: name,
+                to: name,
+                replaced: (number % 2 == 0).then_some(file.identity()),
+                flags: RenameFlags::empty(),
+            },
+            2 => Record::Create(Made { name, object, born, permissions: 0o644, uid: 1, gid: 2 }),
             _ => Record::Write { file, offset: *number, data },
         }
     }

@@ -195,3 +195,38 @@ fn a_file_that_becomes_short_is_told() {
     assert!(matches!(end, zil::End::Unreadable { error: DeviceError::Short { .. } }), "{end:?}");
     assert!(block_on(recovery.finish()).is_err());
 }
+
+#[test]
+fn a_log_is_read_again_from_its_first_record() {
+    let simulation = Simulation::new(3);
+    let memory = memory();
+    let log = format(&simulation, memory.clone(), opening(0)).expect("a blank device");
+    simulation.run(async {
+        commit(&log, 0..40).await;
+        log.release(Position(7)).await.expect("the device works");
+        let mut recovery = open(&simulation, memory.clone(), 1).await.expect("a log");
+        let first = recovery.found().first;
+        let all = rest(&mut recovery).await.expect("whole");
+        assert!(all == expected(first.0, first.0 - 1..40));
+        recovery.rewind();
+        recovery.next().await.expect("whole");
+        recovery.rewind();
+        assert!(rest(&mut recovery).await.expect("whole") == all);
+        recovery.applied(Position(40)).await.expect("the device works");
+        recovery.finish().await.expect("all is applied");
+    });
+}
+
+#[test]
+fn filling_a_new_log_tells_how_far_it_is() {
+    let simulation = Simulation::new(4);
+    let told = std::sync::Mutex::new(Vec::new());
+    let tell = |done, all| told.lock().expect("one thread").push((done, all));
+    let options = Options { fill: true, ..options() };
+    let device = Arc::new(MemoryDevice::new((5 << 20) + (128 << 10), 4096));
+    let clock = common::clock(&simulation);
+    let formatted = Log::format_telling(device, opening(0), options, clock, &tell);
+    simulation.run(formatted).expect("a blank device");
+    let told = told.into_inner().expect("one thread");
+    assert_eq!(told, (1..=5).map(|part| (part << 20, 5 << 20)).collect::<Vec<_>>());
+}
