@@ -34,7 +34,7 @@ pub use directory::{DirectoryOptions, DirectoryOrigin};
 pub use error::{OriginError, Result};
 pub use faulty::{Faults, FaultyOrigin};
 pub use layer::{Call, Layer, Layered};
-pub use memory::MemoryOrigin;
+pub use memory::{CrashOrigin, MemoryOrigin, OriginCrashes};
 pub use origin::{
     Allocation, Caller, Capabilities, Created, DirectoryEntry, Entry, Node, NodeKind, ObjectId,
     OpenMode, Origin, OriginFile, RenameFlags, SeekFrom, SpaceUsage, Task, Wait, XattrMode,

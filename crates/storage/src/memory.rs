@@ -1,5 +1,7 @@
 mod contents;
+mod crash;
 mod file;
+mod history;
 mod state;
 
 use std::collections::BTreeMap;
@@ -16,49 +18,75 @@ use crate::{
     SpaceUsage, Task, XattrMode,
 };
 use contents::Contents;
+pub use crash::{CrashOrigin, OriginCrashes};
 use file::MemoryFile;
+use history::{Extent, Store};
 use state::{Body, ROOT, State};
 
 /// An origin in memory, for tests: complete, and quick enough that nothing else is measured.
 ///
-/// Objects are found by id whatever their names do, and ids never come back; an object without a
-/// name and without an open file is [`Stale`](crate::OriginError::Stale). Permissions are kept and
+/// Objects are found by id whatever their names do, and ids never come back unless [it is made
+/// so](MemoryOrigin::reusing_ids); an object without a name and without an open file is [`Stale`](crate::OriginError::Stale). Permissions are kept and
 /// not checked. Each change takes a new time, one nanosecond after the last one, so that runs are
 /// alike; reading leaves the time of access alone.
 #[derive(Debug, Clone)]
 pub struct MemoryOrigin {
-    state: Arc<Mutex<State>>,
+    store: Arc<Mutex<Store>>,
 }
 
 impl MemoryOrigin {
     /// An origin that holds an empty top directory with permissions `0o755`.
     pub fn new() -> MemoryOrigin {
-        MemoryOrigin { state: Arc::new(Mutex::new(State::new())) }
+        MemoryOrigin::of(Store::new(State::new(false)))
+    }
+
+    /// One that gives a new object the smallest id that is free, as many file systems do.
+    pub fn reusing_ids() -> MemoryOrigin {
+        MemoryOrigin::of(Store::new(State::new(true)))
+    }
+
+    fn of(store: Store) -> MemoryOrigin {
+        MemoryOrigin { store: Arc::new(Mutex::new(store)) }
     }
 
     /// Runs a call under the lock.
     fn call<'a, T: 'a>(
         &'a self,
         operation: &'static str,
-        call: impl FnOnce(&mut State) -> rustix::io::Result<T> + Send + 'a,
+        call: impl FnOnce(&State) -> rustix::io::Result<T> + Send + 'a,
     ) -> Task<'a, T> {
-        now(move || call(&mut self.state.lock()).map_err(|errno| error(operation, errno)))
+        now(move || call(&self.store.lock().state).map_err(|errno| error(operation, errno)))
+    }
+
+    /// Runs a call that changes something under the lock.
+    fn change<'a, T: 'a>(
+        &'a self,
+        operation: &'static str,
+        extent: Extent,
+        step: impl Fn(&mut State) -> rustix::io::Result<T> + Send + 'static,
+    ) -> Task<'a, T> {
+        let change = move || self.store.lock().change(extent, step);
+        now(move || change().map_err(|errno| error(operation, errno)))
     }
 
     fn make_file(&self, node: Node<'_>, name: Option<&OsStr>, mode: OpenMode) -> Result<Created> {
-        let body = Body::File(Contents::default());
-        let entry = self
-            .state
-            .lock()
-            .make(node.parent, name, body, node.permissions, node.caller)
-            .map_err(|errno| error("create", errno))?;
-        let file = MemoryFile::new(&self.state, entry.object, mode);
+        let Node { parent, permissions, caller, .. } = node;
+        let name = name.map(OsStr::to_owned);
+        let make = move |state: &mut State| {
+            let body = Body::File(Contents::default());
+            state.make(parent, name.as_deref(), body, permissions, caller)
+        };
+        let made = self.store.lock().change(Extent::Made, make);
+        let entry = made.map_err(|errno| error("create", errno))?;
+        let file = MemoryFile::new(&self.store, entry.object, mode);
         Ok(Created { entry, file: Arc::new(file) })
     }
 
     fn make<'a>(&'a self, operation: &'static str, node: Node<'a>, body: Body) -> Task<'a, Entry> {
-        self.call(operation, move |state| {
-            state.make(node.parent, Some(node.name), body, node.permissions, node.caller)
+        let Node { parent, permissions, caller, .. } = node;
+        let name = node.name.to_owned();
+        self.change(operation, Extent::Made, move |state| {
+            state.make(parent, Some(&name), body.clone(), permissions, caller)
         })
     }
 }
@@ -100,7 +128,11 @@ impl Origin for MemoryOrigin {
     }
 
     fn set_attributes(&self, object: ObjectId, change: SetAttributes) -> Task<'_, Attributes> {
-        self.call("set attributes", move |state| state.set_attributes(object, change))
+        let extent = match change.size {
+            Some(_) => Extent::Contents(object),
+            None => Extent::Attributes(object),
+        };
+        self.change("set attributes", extent, move |state| state.set_attributes(object, change))
     }
 
     fn list(&self, object: ObjectId) -> Task<'_, Vec<DirectoryEntry>> {
@@ -114,19 +146,20 @@ impl Origin for MemoryOrigin {
     fn open(&self, object: ObjectId, mode: OpenMode) -> Task<'_, Arc<dyn OriginFile>> {
         now(move || {
             let file = {
-                let mut state = self.state.lock();
-                state.contents(object).map_err(|errno| error("open", errno))?;
+                let mut store = self.store.lock();
+                store.state.contents(object).map_err(|errno| error("open", errno))?;
                 if mode.truncate {
-                    let truncate = |contents: &mut Contents| {
-                        contents.resize(0);
-                        Ok(())
+                    let truncate = move |state: &mut State| {
+                        state.change_contents(object, |contents| {
+                            contents.resize(0);
+                            Ok(())
+                        })
                     };
-                    state
-                        .change_contents(object, truncate)
-                        .map_err(|errno| error("open", errno))?;
+                    let truncated = store.change(Extent::Contents(object), truncate);
+                    truncated.map_err(|errno| error("open", errno))?;
                 }
-                drop(state);
-                MemoryFile::new(&self.state, object, mode)
+                drop(store);
+                MemoryFile::new(&self.store, object, mode)
             };
             Ok(Arc::new(file) as Arc<dyn OriginFile>)
         })
@@ -170,15 +203,22 @@ impl Origin for MemoryOrigin {
     }
 
     fn link<'a>(&'a self, object: ObjectId, parent: ObjectId, name: &'a OsStr) -> Task<'a, Entry> {
-        self.call("link", move |state| state.link(object, parent, name))
+        let name = name.to_owned();
+        self.change("link", Extent::Contents(object), move |state| {
+            state.link(object, parent, &name)
+        })
     }
 
     fn unlink<'a>(&'a self, parent: ObjectId, name: &'a OsStr) -> Task<'a, ()> {
-        self.call("unlink", move |state| state.unlink(parent, name))
+        let name = name.to_owned();
+        self.change("unlink", Extent::Names, move |state| state.unlink(parent, &name))
     }
 
     fn remove_directory<'a>(&'a self, parent: ObjectId, name: &'a OsStr) -> Task<'a, ()> {
-        self.call("remove directory", move |state| state.remove_directory(parent, name))
+        let name = name.to_owned();
+        self.change("remove directory", Extent::Names, move |state| {
+            state.remove_directory(parent, &name)
+        })
     }
 
     fn rename<'a>(
@@ -189,8 +229,9 @@ impl Origin for MemoryOrigin {
         new_name: &'a OsStr,
         flags: RenameFlags,
     ) -> Task<'a, ()> {
-        self.call("rename", move |state| {
-            state.rename((parent, name), (new_parent, new_name), flags)
+        let (name, new_name) = (name.to_owned(), new_name.to_owned());
+        self.change("rename", Extent::Names, move |state| {
+            state.rename((parent, &name), (new_parent, &new_name), flags)
         })
     }
 
@@ -209,19 +250,33 @@ impl Origin for MemoryOrigin {
         value: &'a [u8],
         mode: XattrMode,
     ) -> Task<'a, ()> {
-        self.call("set xattr", move |state| state.set_xattr(object, name, value, mode))
+        let (name, value) = (name.to_owned(), value.to_vec());
+        self.change("set xattr", Extent::Attributes(object), move |state| {
+            state.set_xattr(object, &name, &value, mode)
+        })
     }
 
     fn remove_xattr<'a>(&'a self, object: ObjectId, name: &'a OsStr) -> Task<'a, ()> {
-        self.call("remove xattr", move |state| state.remove_xattr(object, name))
+        let name = name.to_owned();
+        self.change("remove xattr", Extent::Attributes(object), move |state| {
+            state.remove_xattr(object, &name)
+        })
     }
 
     fn sync_directory(&self, object: ObjectId) -> Task<'_, ()> {
-        self.call("sync directory", move |state| state.list(object).map(drop))
+        now(move || {
+            let mut store = self.store.lock();
+            store.state.list(object).map_err(|errno| error("sync directory", errno))?;
+            store.sync_names();
+            Ok(())
+        })
     }
 
     fn sync(&self) -> Task<'_, ()> {
-        now(|| Ok(()))
+        now(|| {
+            self.store.lock().sync();
+            Ok(())
+        })
     }
 
     fn space(&self) -> Task<'_, SpaceUsage> {

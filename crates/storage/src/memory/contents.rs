@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const PAGE: u64 = 4096;
 
 /// The bytes of a file, kept page by page: what was never written takes no space.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Contents {
     size: u64,
-    pages: BTreeMap<u64, Box<[u8]>>,
+    pages: BTreeMap<u64, Arc<[u8]>>,
 }
 
 impl Contents {
@@ -45,6 +46,7 @@ impl Contents {
             let start = (at % PAGE) as usize;
             let count = (data.len() - done).min(PAGE as usize - start);
             let page = self.pages.entry(at / PAGE).or_insert_with(|| vec![0; PAGE as usize].into());
+            let page = Arc::make_mut(page);
             page[start..start + count].copy_from_slice(&data[done..done + count]);
             done += count;
         }
@@ -71,7 +73,7 @@ impl Contents {
             if from == 0 && to == PAGE as usize {
                 self.pages.remove(&number);
             } else if let Some(page) = self.pages.get_mut(&number) {
-                page[from..to].fill(0);
+                Arc::make_mut(page)[from..to].fill(0);
             }
         }
     }

@@ -6,6 +6,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::contents::Contents;
+use super::history::{Extent, Store};
 use super::state::{State, is_too_far};
 use crate::origin::now;
 use crate::{
@@ -15,30 +16,30 @@ use crate::{
 
 /// An open file in memory. Its object lives at least as long.
 pub(super) struct MemoryFile {
-    state: Arc<Mutex<State>>,
+    store: Arc<Mutex<Store>>,
     object: ObjectId,
     mode: OpenMode,
 }
 
 impl MemoryFile {
     /// Counts an open file of an object that is a regular file.
-    pub fn new(state: &Arc<Mutex<State>>, object: ObjectId, mode: OpenMode) -> MemoryFile {
-        state.lock().opened(object);
-        MemoryFile { state: state.clone(), object, mode }
+    pub fn new(store: &Arc<Mutex<Store>>, object: ObjectId, mode: OpenMode) -> MemoryFile {
+        store.lock().state.opened(object);
+        MemoryFile { store: store.clone(), object, mode }
     }
 
-    fn change<'a, T: 'a>(
-        &'a self,
-        operation: &'static str,
-        call: impl FnOnce(&mut Contents) -> rustix::io::Result<T> + Send + 'a,
-    ) -> Task<'a, T> {
-        now(move || {
-            if !self.mode.write {
-                return Err(OriginError::System { operation, errno: Errno::BADF });
-            }
-            let mut state = self.state.lock();
-            state.change_contents(self.object, call).map_err(OriginError::system(operation))
-        })
+    /// Writes `data` at `offset`, or else at the end, and returns where.
+    fn put(&self, operation: &'static str, offset: Option<u64>, data: &[u8]) -> Result<u64> {
+        if !self.mode.write {
+            return Err(OriginError::System { operation, errno: Errno::BADF });
+        }
+        let mut store = self.store.lock();
+        let put = store.write(self.object, offset, data);
+        let offset = put.map_err(OriginError::system(operation))?;
+        if self.mode.sync {
+            store.sync_file(self.object, false);
+        }
+        Ok(offset)
     }
 
     fn look<T>(
@@ -46,8 +47,8 @@ impl MemoryFile {
         operation: &'static str,
         call: impl FnOnce(&Contents) -> rustix::io::Result<T>,
     ) -> Result<T> {
-        let state = self.state.lock();
-        state.contents(self.object).and_then(call).map_err(OriginError::system(operation))
+        let store = self.store.lock();
+        store.state.contents(self.object).and_then(call).map_err(OriginError::system(operation))
     }
 }
 
@@ -72,56 +73,52 @@ impl OriginFile for MemoryFile {
     }
 
     fn write<'a>(&'a self, offset: u64, data: &'a [u8]) -> Task<'a, ()> {
-        self.change("write", move |contents| {
-            is_too_far(offset, data.len() as u64)?;
-            contents.write(offset, data);
+        now(move || self.put("write", Some(offset), data).map(drop))
+    }
+
+    fn append<'a>(&'a self, data: &'a [u8]) -> Task<'a, u64> {
+        now(move || self.put("append", None, data))
+    }
+
+    fn sync(&self, data_only: bool) -> Task<'_, ()> {
+        now(move || {
+            self.store.lock().sync_file(self.object, data_only);
             Ok(())
         })
     }
 
-    fn append<'a>(&'a self, data: &'a [u8]) -> Task<'a, u64> {
-        self.change("append", move |contents| {
-            let offset = contents.size();
-            is_too_far(offset, data.len() as u64)?;
-            contents.write(offset, data);
-            Ok(offset)
-        })
-    }
-
-    fn sync(&self, _data_only: bool) -> Task<'_, ()> {
-        now(|| Ok(()))
-    }
-
     fn attributes(&self) -> Task<'_, Attributes> {
-        now(|| self.state.lock().attributes(self.object).map_err(OriginError::system("stat")))
+        now(|| {
+            let attributes = self.store.lock().state.attributes(self.object);
+            attributes.map_err(OriginError::system("stat"))
+        })
     }
 
     fn set_attributes(&self, change: SetAttributes) -> Task<'_, Attributes> {
         now(move || {
-            let set = self.state.lock().set_attributes(self.object, change);
+            let object = self.object;
+            let extent = match change.size {
+                Some(_) => Extent::Contents(object),
+                None => Extent::Attributes(object),
+            };
+            let set =
+                self.store.lock().change(extent, move |state| state.set_attributes(object, change));
             set.map_err(OriginError::system("set attributes"))
         })
     }
 
     fn allocate(&self, allocation: Allocation) -> Task<'_, ()> {
-        self.change("allocate", move |contents| {
-            let Allocation { mode, offset, length } = allocation;
-            is_too_far(offset, length)?;
-            if length == 0 {
-                return Err(Errno::INVAL);
+        const ALLOCATE: &str = "allocate";
+        now(move || {
+            if !self.mode.write {
+                return Err(OriginError::System { operation: ALLOCATE, errno: Errno::BADF });
             }
-            let mode = FallocateFlags::from_bits_retain(mode);
-            let keep = mode.contains(FallocateFlags::KEEP_SIZE);
-            match mode.difference(FallocateFlags::KEEP_SIZE) {
-                FallocateFlags::PUNCH_HOLE if keep => contents.punch(offset, length),
-                FallocateFlags::ZERO_RANGE => contents.punch(offset, length),
-                rest if rest.is_empty() => {}
-                _ => return Err(Errno::OPNOTSUPP),
-            }
-            if !keep && offset + length > contents.size() {
-                contents.resize(offset + length);
-            }
-            Ok(())
+            let object = self.object;
+            let allocate = move |state: &mut State| {
+                state.change_contents(object, |contents| allocate(contents, allocation))
+            };
+            let allocated = self.store.lock().change(Extent::Contents(object), allocate);
+            allocated.map_err(OriginError::system(ALLOCATE))
         })
     }
 
@@ -148,7 +145,7 @@ impl OriginFile for MemoryFile {
         /// Most bytes that one call copies.
         const LENGTH_MAX: u64 = 1 << 20;
         let source = source.as_any().downcast_ref::<MemoryFile>();
-        let Some(source) = source.filter(|source| Arc::ptr_eq(&source.state, &self.state)) else {
+        let Some(source) = source.filter(|source| Arc::ptr_eq(&source.store, &self.store)) else {
             return now(|| Err(OriginError::Unsupported { operation: COPY }));
         };
         let overlaps = source.object == self.object
@@ -158,16 +155,11 @@ impl OriginFile for MemoryFile {
             let errno = if overlaps { Errno::INVAL } else { Errno::BADF };
             return now(move || Err(OriginError::System { operation: COPY, errno }));
         }
-        Box::pin(async move {
+        now(move || {
             let mut data = vec![0; length.min(LENGTH_MAX) as usize];
             let read = source.look(COPY, |contents| Ok(contents.read(source_offset, &mut data)))?;
-            data.truncate(read);
-            self.change(COPY, move |contents| {
-                is_too_far(offset, data.len() as u64)?;
-                contents.write(offset, &data);
-                Ok(data.len() as u64)
-            })
-            .await
+            self.put(COPY, Some(offset), &data[..read])?;
+            Ok(read as u64)
         })
     }
 
@@ -176,8 +168,29 @@ impl OriginFile for MemoryFile {
     }
 }
 
+/// What `fallocate(2)` does.
+fn allocate(contents: &mut Contents, allocation: Allocation) -> rustix::io::Result<()> {
+    let Allocation { mode, offset, length } = allocation;
+    is_too_far(offset, length)?;
+    if length == 0 {
+        return Err(Errno::INVAL);
+    }
+    let mode = FallocateFlags::from_bits_retain(mode);
+    let keep = mode.contains(FallocateFlags::KEEP_SIZE);
+    match mode.difference(FallocateFlags::KEEP_SIZE) {
+        FallocateFlags::PUNCH_HOLE if keep => contents.punch(offset, length),
+        FallocateFlags::ZERO_RANGE => contents.punch(offset, length),
+        rest if rest.is_empty() => {}
+        _ => return Err(Errno::OPNOTSUPP),
+    }
+    if !keep && offset + length > contents.size() {
+        contents.resize(offset + length);
+    }
+    Ok(())
+}
+
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        self.state.lock().closed(self.object);
+        self.store.lock().state.closed(self.object);
     }
 }

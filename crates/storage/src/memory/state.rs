@@ -29,14 +29,23 @@ const SPACE_FILES: u64 = 1 << 20;
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// Everything that an origin in memory holds.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct State {
     objects: HashMap<ObjectId, Object>,
-    next: u64,
+    moment: Moment,
+    /// Ids of objects that are gone come back.
+    reuses_ids: bool,
+}
+
+/// What decides which id and which time come next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    /// The id of the next object.
+    pub next: u64,
     ticks: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Object {
     attributes: Attributes,
     body: Body,
@@ -45,7 +54,7 @@ struct Object {
 }
 
 /// What an object holds beside its attributes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Body {
     File(Contents),
     Directory { names: BTreeMap<OsString, ObjectId>, parent: ObjectId },
@@ -75,8 +84,9 @@ pub(super) fn is_too_far(offset: u64, length: u64) -> Result<()> {
 }
 
 impl State {
-    pub fn new() -> State {
-        let mut state = State { objects: HashMap::new(), next: ROOT.0, ticks: 0 };
+    pub fn new(reuses_ids: bool) -> State {
+        let moment = Moment { next: ROOT.0, ticks: 0 };
+        let mut state = State { objects: HashMap::new(), moment, reuses_ids };
         let body = Body::Directory { names: BTreeMap::new(), parent: ROOT };
         let root = state.insert(body, 0o755, Caller { uid: 0, gid: 0, umask: 0 });
         assert_eq!(root, ROOT, "the root is the first object");
@@ -88,9 +98,10 @@ impl State {
     fn tick(&mut self) -> Timestamp {
         const START_SECONDS: i64 = 1_000_000_000;
         const SECOND: u64 = 1_000_000_000;
-        self.ticks += 1;
-        let seconds = START_SECONDS.saturating_add_unsigned(self.ticks / SECOND);
-        Timestamp { seconds, nanoseconds: (self.ticks % SECOND) as u32 }
+        self.moment.ticks += 1;
+        let ticks = self.moment.ticks;
+        let seconds = START_SECONDS.saturating_add_unsigned(ticks / SECOND);
+        Timestamp { seconds, nanoseconds: (ticks % SECOND) as u32 }
     }
 
     /// `ESTALE` where the object is gone.
@@ -171,8 +182,7 @@ impl State {
     }
 
     fn insert(&mut self, body: Body, permissions: u32, caller: Caller) -> ObjectId {
-        let id = ObjectId(self.next);
-        self.next += 1;
+        let id = ObjectId(self.moment.next);
         let now = self.tick();
         let permissions = match body {
             Body::Symlink(_) => 0o777,
@@ -194,7 +204,37 @@ impl State {
             born: Some(now),
         };
         self.objects.insert(id, Object { attributes, body, xattrs: BTreeMap::new(), opens: 0 });
+        self.moment.next += 1;
+        self.skip_ids_in_use();
         id
+    }
+
+    fn skip_ids_in_use(&mut self) {
+        while self.objects.contains_key(&ObjectId(self.moment.next)) {
+            self.moment.next += 1;
+        }
+    }
+
+    /// Where it stands.
+    pub fn moment(&self) -> Moment {
+        self.moment
+    }
+
+    /// Goes on as it did from a moment on.
+    pub fn go_to(&mut self, moment: Moment) {
+        self.moment = moment;
+    }
+
+    /// What a machine finds that starts anew at a moment: nothing is open, and what has no name
+    /// is gone.
+    pub fn start_anew(&mut self, moment: Moment) {
+        self.objects.retain(|_, object| object.attributes.links > 0);
+        self.objects.values_mut().for_each(|object| object.opens = 0);
+        self.moment.ticks = moment.ticks;
+        if self.reuses_ids {
+            self.moment.next = ROOT.0;
+        }
+        self.skip_ids_in_use();
     }
 
     /// Makes an object, with a name unless `name` is `None`.
@@ -262,6 +302,9 @@ impl State {
         let idle = |object: &Object| object.attributes.links == 0 && object.opens == 0;
         if self.objects.get(&id).is_some_and(idle) {
             self.objects.remove(&id);
+            if self.reuses_ids {
+                self.moment.next = self.moment.next.min(id.0);
+            }
         }
     }
 
