@@ -26,9 +26,10 @@ use state::{Body, ROOT, State};
 /// An origin in memory, for tests: complete, and quick enough that nothing else is measured.
 ///
 /// Objects are found by id whatever their names do, and ids never come back unless [it is made
-/// so](MemoryOrigin::reusing_ids); an object without a name and without an open file is [`Stale`](crate::OriginError::Stale). Permissions are kept and
-/// not checked. Each change takes a new time, one nanosecond after the last one, so that runs are
-/// alike; reading leaves the time of access alone.
+/// so](MemoryOrigin::reusing_ids); an object without a name and without an open file is
+/// [`Stale`](crate::OriginError::Stale). Permissions are kept and not checked. Each change takes a
+/// new time, one nanosecond after the last one, so that runs are alike; reading leaves the time of
+/// access alone.
 #[derive(Debug, Clone)]
 pub struct MemoryOrigin {
     store: Arc<Mutex<Store>>,

@@ -192,6 +192,27 @@ impl Made<'_> {
 }
 
 impl Record<'_> {
+    /// What kind of change it is, in one word.
+    pub fn kind_name(&self) -> &'static str {
+        match self {
+            Record::Write { .. } => "write",
+            Record::Truncate { .. } => "truncate",
+            Record::Allocate { .. } => "allocate",
+            Record::SetAttributes { .. } => "setattr",
+            Record::Create(_) => "create",
+            Record::MakeDirectory(_) => "mkdir",
+            Record::Symlink { .. } => "symlink",
+            Record::MakeNode { .. } => "mknod",
+            Record::Link { .. } => "link",
+            Record::Rename { .. } => "rename",
+            Record::Unlink { .. } => "unlink",
+            Record::RemoveDirectory { .. } => "rmdir",
+            Record::SetXattr { .. } => "setxattr",
+            Record::RemoveXattr { .. } => "rmxattr",
+            Record::Committed { .. } => "committed",
+        }
+    }
+
     /// Bytes of file contents that it carries.
     pub fn data_bytes(&self) -> u64 {
         match self {
