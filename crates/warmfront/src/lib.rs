@@ -44,6 +44,7 @@ mod range_lock;
 mod read;
 mod reader;
 mod record;
+mod replay;
 mod share;
 mod shares;
 mod size;
@@ -78,6 +79,10 @@ pub use property::{
 };
 pub use reader::Reader;
 pub use record::Pieces;
+pub use replay::{
+    ReplayError, ReplayOptions, ReplayProgress, Replayed, SKIPPED_MAX, SkipReason, Skipped,
+    TellReplay, replay,
+};
 pub use share::{SHARES_MAX, ShareError};
 pub use size::{ExactSize, HumanSize, Size, SizeError, parse_size, parse_size_or_percent};
 pub use snapshot::{HotRecords, Restored, SNAPSHOT_BYTES_MAX};

@@ -166,15 +166,21 @@ impl Record<'_> {
                 put_place(sink, object);
                 put_name(sink, name);
             }
-            Record::Rename { object, from, to, replaced, flags } => {
+            Record::Rename { object, from, to, replaced, is_last, flags } => {
                 put_identity(sink, object);
                 put_name(sink, from);
                 put_name(sink, to);
                 sink.u8(u8::from(replaced.is_some()));
                 put_identity(sink, &replaced.unwrap_or(NOTHING));
+                sink.u8(u8::from(*is_last));
                 sink.u32(flags.bits());
             }
-            Record::Unlink { object, name } | Record::RemoveDirectory { object, name } => {
+            Record::Unlink { object, name, is_last } => {
+                put_identity(sink, object);
+                put_name(sink, name);
+                sink.u8(u8::from(*is_last));
+            }
+            Record::RemoveDirectory { object, name } => {
                 put_identity(sink, object);
                 put_name(sink, name);
             }
@@ -361,10 +367,18 @@ impl<'a> Reader<'a> {
         Ok(Identity { object: ObjectId(self.u64()?), born: self.time()? })
     }
 
+    fn flag(&mut self) -> Read<bool> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(RecordError::Malformed { what: "flag" }),
+        }
+    }
+
     fn replaced(&mut self) -> Read<Option<Identity>> {
-        match (self.u8()?, self.identity()?) {
-            (0, NOTHING) => Ok(None),
-            (1, identity) => Ok(Some(identity)),
+        match (self.flag()?, self.identity()?) {
+            (false, NOTHING) => Ok(None),
+            (true, identity) => Ok(Some(identity)),
             _ => Err(RecordError::Malformed { what: "replaced object" }),
         }
     }
@@ -473,9 +487,14 @@ impl<'a> Record<'a> {
                 from: reader.name()?,
                 to: reader.name()?,
                 replaced: reader.replaced()?,
+                is_last: reader.flag()?,
                 flags: reader.flags()?,
             },
-            UNLINK => Record::Unlink { object: reader.identity()?, name: reader.name()? },
+            UNLINK => Record::Unlink {
+                object: reader.identity()?,
+                name: reader.name()?,
+                is_last: reader.flag()?,
+            },
             REMOVE_DIRECTORY => {
                 Record::RemoveDirectory { object: reader.identity()?, name: reader.name()? }
             }
@@ -528,7 +547,7 @@ mod tests {
         let object = ObjectId(second);
         let born = place.born;
         let identity = Identity { object, born };
-        let replaced = (first & 1 == 0).then_some(other.identity());
+        let (replaced, is_last) = ((first & 1 == 0).then_some(other.identity()), first & 2 == 0);
         let (permissions, uid, gid) = (first as u32 & 0o7777, first as u32, second as u32);
         let made = Made { name, object, born, permissions, uid, gid };
         let time = SetTime::At(Timestamp { seconds: first as i64, nanoseconds: 5 });
@@ -558,8 +577,8 @@ mod tests {
             Record::Symlink { made, target: text },
             Record::MakeNode { made, kind },
             Record::Link { object: other, name },
-            Record::Rename { object: identity, from: name, to, replaced, flags },
-            Record::Unlink { object: identity, name },
+            Record::Rename { object: identity, from: name, to, replaced, is_last, flags },
+            Record::Unlink { object: identity, name, is_last },
             Record::RemoveDirectory { object: identity, name },
             Record::SetXattr { object: place, name: text, value: bytes },
             Record::RemoveXattr { object: place, name: text },

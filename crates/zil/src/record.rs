@@ -144,6 +144,8 @@ pub enum Record<'a> {
         to: Name<'a>,
         /// The object that the new name led to before.
         replaced: Option<Identity>,
+        /// That was its last name: it is gone.
+        is_last: bool,
         /// How what was there was treated.
         flags: RenameFlags,
     },
@@ -153,6 +155,8 @@ pub enum Record<'a> {
         object: Identity,
         /// The name.
         name: Name<'a>,
+        /// It was its last one: the object is gone.
+        is_last: bool,
     },
     /// An empty directory was removed.
     RemoveDirectory {
@@ -266,15 +270,16 @@ impl Display for Record<'_> {
             Record::Symlink { made, target } => write!(formatter, "symlink {made} to {target:?}"),
             Record::MakeNode { made, kind } => write!(formatter, "mknod {made}, {kind:?}"),
             Record::Link { object, name } => write!(formatter, "link {object} as {name}"),
-            Record::Rename { object, from, to, replaced, flags } => {
+            Record::Rename { object, from, to, replaced, flags, .. } => {
                 write!(formatter, "rename {from} to {to}, {object}")?;
                 if let Some(replaced) = replaced {
                     write!(formatter, " in place of {replaced}")?;
                 }
                 if flags.is_empty() { Ok(()) } else { write!(formatter, ", {flags:?}") }
             }
-            Record::Unlink { object, name } => {
-                write!(formatter, "unlink {name}, {object}")
+            Record::Unlink { object, name, is_last } => {
+                let last = if *is_last { ", its last name" } else { "" };
+                write!(formatter, "unlink {name}, {object}{last}")
             }
             Record::RemoveDirectory { object, name } => {
                 write!(formatter, "rmdir {name}, {object}")

@@ -59,6 +59,7 @@ impl Sample {
                 from: name,
                 to: name,
                 replaced: (number % 2 == 0).then_some(file.identity()),
+                is_last: number % 3 == 0,
                 flags: RenameFlags::empty(),
             },
             2 => Record::Create(Made { name, object, born, permissions: 0o644, uid: 1, gid: 2 }),
