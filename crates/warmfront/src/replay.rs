@@ -143,6 +143,7 @@ pub async fn replay(
         made_anew: HashMap::new(),
         left_out: HashMap::new(),
         occupied: HashMap::new(),
+        all_made: false,
         options,
         report,
         tell,
@@ -170,6 +171,8 @@ struct Replay<'a> {
     left_out: HashMap<Index, LeftOut>,
     /// Why things that are nowhere could not be made.
     occupied: HashMap<Index, SkipReason>,
+    /// Whether all is made that will be.
+    all_made: bool,
     options: ReplayOptions,
     report: Replayed,
     tell: TellReplay<'a>,

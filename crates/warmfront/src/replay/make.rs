@@ -25,8 +25,11 @@ impl Replay<'_> {
     /// Makes what was made and is nowhere, each in its directory under a name that it is lent.
     /// Directories come before what is in them.
     pub(super) async fn make_missing(&mut self) -> Result<(), ReplayError> {
-        while self.find_what_stands_for().await? {
-            self.find_named().await?;
+        // Directories first: what is in them may still have the name that it was lent.
+        for directories in [true, false] {
+            while self.find_what_stands_for(directories).await? {
+                self.find_named().await?;
+            }
         }
         let mut missing = self.missing_made();
         loop {
@@ -44,6 +47,15 @@ impl Replay<'_> {
         }
     }
 
+    /// Whether a directory is not there yet, but may be soon.
+    pub(super) fn is_about_to_be_made(&self, index: Index) -> bool {
+        let thing = &self.ledger.things[index];
+        !self.all_made
+            && thing.making.is_some()
+            && !thing.bound.is_empty()
+            && self.occupied.get(&index) != Some(&SkipReason::Occupied)
+    }
+
     /// What the log has made and not deleted, and is nowhere.
     fn missing_made(&self) -> Vec<Index> {
         let is_missing = |index: &Index| {
@@ -56,10 +68,13 @@ impl Replay<'_> {
 
     /// Finds what does the same as something that is missing, at its name: perhaps a replay that
     /// was stopped has made it, and it has had its lent name taken already.
-    async fn find_what_stands_for(&mut self) -> Result<bool, ReplayError> {
+    async fn find_what_stands_for(&mut self, directories: bool) -> Result<bool, ReplayError> {
         let mut found = false;
         for index in self.missing_made() {
             let thing = &self.ledger.things[index];
+            if thing.is_directory != directories {
+                continue;
+            }
             let (making, bound) = (thing.making.clone(), thing.bound.clone());
             for spot in bound {
                 if let Some(directory) = self.fates[spot.0].directory()
@@ -94,10 +109,9 @@ impl Replay<'_> {
             match self.standing(index, directory, spot).await? {
                 Standing::Free | Standing::Right => is_wanted = true,
                 Standing::Passed { holder, entry } => {
-                    let holder = &self.ledger.things[holder];
-                    is_wanted |= holder.is_deleted()
-                        || !holder.bound.is_empty()
-                        || entry.attributes.links > 1;
+                    is_wanted |= self.ledger.things[holder].is_deleted()
+                        || entry.attributes.links > 1
+                        || self.will_get_a_name(holder, index).await?;
                 }
                 Standing::Foreign(_) | Standing::Unsure => {}
             }

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::ffi::OsStr;
 
 use rustix::io::Errno;
@@ -39,6 +40,7 @@ impl Replay<'_> {
         let names = self.ledger.names.iter();
         let steps = names.map(|(spot, leads)| Step { spot: spot.clone(), to: leads.to });
         let (directories, others) = steps.partition(is_lent_directory);
+        self.all_made = true;
         self.take_steps(others).await?;
         self.sync().await?;
         self.take_steps(directories).await
@@ -129,6 +131,9 @@ impl Replay<'_> {
             if !by_force {
                 return Ok(Outcome::Later(SkipReason::Circular));
             }
+            if !self.will_get_a_name(holder, index).await? {
+                return Ok(Outcome::Never(SkipReason::Occupied));
+            }
             self.set_aside(holder, directory, name).await?;
             return self.place(index, directory, name, false).await;
         }
@@ -156,6 +161,40 @@ impl Replay<'_> {
                 && let Standing::Right = self.standing(index, directory, &spot).await?
             {
                 return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a thing would get one of the names that lead to it in the end, if it were set aside
+    /// for another one. A circle comes round to that.
+    pub(super) async fn will_get_a_name(
+        &mut self,
+        index: Index,
+        other: Index,
+    ) -> Result<bool, ReplayError> {
+        let (mut open, mut seen) = (vec![index], HashSet::from([index]));
+        while let Some(index) = open.pop() {
+            for spot in self.ledger.things[index].bound.clone() {
+                let Some(directory) = self.fates[spot.0].directory() else {
+                    if self.is_about_to_be_made(spot.0) {
+                        return Ok(true);
+                    }
+                    continue;
+                };
+                match self.standing(index, directory, &spot).await? {
+                    Standing::Free | Standing::Right => return Ok(true),
+                    Standing::Passed { holder, entry } => {
+                        let thing = &self.ledger.things[holder];
+                        if holder == other || thing.is_deleted() || entry.attributes.links > 1 {
+                            return Ok(true);
+                        }
+                        if seen.insert(holder) {
+                            open.push(holder);
+                        }
+                    }
+                    Standing::Foreign(_) | Standing::Unsure => {}
+                }
             }
         }
         Ok(false)
@@ -304,7 +343,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Takes away the names that were lent.
+    /// Takes away the names that were lent. What was made anew and could not be given a name, since
+    /// all of its names belong to others by now, goes with them.
     pub(super) async fn take_lent_names(&mut self) -> Result<(), ReplayError> {
         for index in 0..self.fates.len() {
             let Fate::There(there) = &self.fates[index] else { continue };
@@ -313,7 +353,10 @@ impl Replay<'_> {
             };
             let Some(found) = self.occupant(directory, &name).await? else { continue };
             let links = found.attributes.links;
-            if found.object == object && self.can_lose_a_name(index, links).await? {
+            if found.object == object
+                && (self.made_anew.contains_key(&object)
+                    || self.can_lose_a_name(index, links).await?)
+            {
                 let is_directory = self.is_directory(index);
                 self.remove(index, directory, &name, is_directory).await?;
             }
