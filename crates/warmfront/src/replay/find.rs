@@ -125,19 +125,23 @@ impl Replay<'_> {
             let (logged, found) = (identity.object.0, self.root.0);
             return Err(ReplayError::OtherOrigin { logged, found });
         }
-        let lent = lent_name(&thing.identity);
-        let mut spots: Vec<Spot> = thing.names.iter().rev().cloned().collect();
-        if let (Some(_), Some((parent, _))) = (&thing.making, thing.bound.first()) {
-            spots.insert(0, (*parent, lent.clone()));
+        let (lent, is_made) = (lent_name(&thing.identity), thing.making.is_some());
+        let directory_of =
+            |(parent, name): &Spot| Some((self.fates[*parent].directory()?, name.clone()));
+        let mut places: Vec<(ObjectId, OsString)> = Vec::new();
+        if let Some((parent, _)) = thing.bound.first() {
+            places.extend(directory_of(&(*parent, lent.clone())));
+            places.push((self.root, lent.clone()));
         }
-        for (parent, name) in spots {
-            let Some(directory) = self.fates[parent].directory() else { continue };
+        places.extend(thing.names.iter().rev().filter_map(directory_of));
+        for (directory, name) in places {
             let Some(entry) = self.occupant(directory, &name).await? else { continue };
             let lent = (name == lent).then(|| (directory, name.clone()));
-            if lent.is_none() && matches!(self.likeness(index, &entry), Likeness::Other) {
+            let is_other = matches!(self.likeness(index, &entry), Likeness::Other);
+            if is_other && (lent.is_none() || !is_made) {
                 continue;
             }
-            if lent.is_some() {
+            if is_other {
                 self.made_anew.insert(entry.object, index);
             }
             let (object, kind) = (entry.object, entry.attributes.kind);

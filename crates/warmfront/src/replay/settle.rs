@@ -6,7 +6,7 @@ use storage::{
     Caller, Capabilities, Entry, Kind, Node, NodeKind, ObjectId, OriginError, RenameFlags,
 };
 
-use super::find::{Fate, lent_name};
+use super::find::{Fate, There, lent_name};
 use super::ledger::{Index, Spot, Target};
 use super::make::Standing;
 use super::report::{SkipReason, Skipped};
@@ -148,9 +148,16 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether an object with some names may lose one: the log has deleted it, or it has another
-    /// one that it keeps.
+    /// Whether an object with so many names may lose one.
     async fn can_lose_a_name(&mut self, index: Index, links: u32) -> Result<bool, ReplayError> {
+        match &self.fates[index] {
+            Fate::There(There { lent: Some(_), .. }) => Ok(true),
+            _ => self.keeps_a_name(index, links).await,
+        }
+    }
+
+    /// Whether the log has deleted an object, or it has another name that it keeps.
+    async fn keeps_a_name(&mut self, index: Index, links: u32) -> Result<bool, ReplayError> {
         let thing = &self.ledger.things[index];
         let bound = thing.bound.clone();
         if bound.is_empty() {
@@ -211,13 +218,23 @@ impl Replay<'_> {
         directory: ObjectId,
         name: &OsStr,
     ) -> Result<(), ReplayError> {
-        let lent = lent_name(&self.ledger.things[holder].identity);
+        let thing = &self.ledger.things[holder];
+        let lent = lent_name(&thing.identity);
+        let above = thing.bound.first().and_then(|(parent, _)| self.fates[*parent].directory());
+        // Where a replay looks for it that begins again.
+        let aside = above.unwrap_or(self.root);
         let flags = RenameFlags::empty();
-        let moved = self.origin.rename(directory, name, directory, &lent, flags).await;
+        let (moved, aside) = match self.origin.rename(directory, name, aside, &lent, flags).await {
+            Err(OriginError::System { errno: Errno::INVAL, .. }) => {
+                let root = self.root;
+                (self.origin.rename(directory, name, root, &lent, flags).await, root)
+            }
+            moved => (moved, aside),
+        };
         moved.map_err(|error| self.failed(holder, error))?;
         if let Fate::There(there) = &mut self.fates[holder] {
-            there.at = (directory, lent.clone());
-            there.lent = Some((directory, lent));
+            there.at = (aside, lent.clone());
+            there.lent = Some((aside, lent));
         }
         Ok(())
     }
@@ -236,11 +253,14 @@ impl Replay<'_> {
         let links = self.origin.capabilities().contains(Capabilities::LINKS);
         if links && there.kind != Kind::Directory {
             let linked = match replaces {
-                false => self.link(object, directory, name).await,
+                false => {
+                    let linked = self.origin.link(object, directory, name).await;
+                    linked.map(|entry| self.held.push(entry.object))
+                }
                 true => {
                     let mut new = lent_name(&self.ledger.things[index].identity);
                     new.push("-new");
-                    match self.link(object, directory, &new).await {
+                    match self.link_again(object, directory, &new).await {
                         Ok(()) => self.origin.rename(directory, &new, directory, name, flags).await,
                         linked => linked,
                     }
@@ -271,7 +291,7 @@ impl Replay<'_> {
     }
 
     /// Makes a further name, which may be there from a replay that was stopped.
-    async fn link(
+    async fn link_again(
         &mut self,
         object: ObjectId,
         directory: ObjectId,
@@ -354,8 +374,7 @@ impl Replay<'_> {
             let Some(found) = self.occupant(directory, &name).await? else { continue };
             let links = found.attributes.links;
             if found.object == object
-                && (self.made_anew.contains_key(&object)
-                    || self.can_lose_a_name(index, links).await?)
+                && (self.made_anew.contains_key(&object) || self.keeps_a_name(index, links).await?)
             {
                 let is_directory = self.is_directory(index);
                 self.remove(index, directory, &name, is_directory).await?;
