@@ -135,7 +135,8 @@ fn what_is_written_is_never_read_in_an_older_form_after_a_crash() {
     let directory = test_directory();
     let cache = cache_file(directory.path());
     let cache = cache.to_str().expect("text");
-    let arguments = ["--cache", cache, "--arc-max=16M", "-o", "recordsize=16K", "--dwpd=none"];
+    let mut arguments = vec!["--cache", cache, "--arc-max=16M", "--dwpd=none"];
+    arguments.extend(["-o", "recordsize=16K", "-o", "write=through"]);
     let builder = arguments.iter().fold(Mount::builder(), |builder, word| builder.argument(word));
     let mut mount = builder.start();
     let mut contents = random_bytes(1, 24 * MIB);
@@ -444,7 +445,9 @@ fn after_a_stop_names_and_hot_records_are_known_again() {
     for crashes in [false, true] {
         if crashes {
             mount.run(&["save"]);
-            fs::write(mount.join("0/3"), b"newer").expect("written");
+            let mut file = fs::File::create(mount.join("0/3")).expect("created");
+            file.write_all(b"newer").expect("written");
+            file.sync_all().expect("it lasts");
             fs::remove_file(mount.join("0/4")).expect("removed");
             mount.kill();
         } else {

@@ -20,8 +20,8 @@ use warmfront::{
 };
 
 use crate::abi::{
-    Attr, CopyFileRangeIn, CreateIn, FallocateIn, Kstatfs, LseekIn, MkdirIn, MknodIn, OpenIn,
-    ROOT_ID, ReadIn, ReleaseIn, SetattrIn, Statx, StatxIn, WriteIn,
+    Attr, CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, Kstatfs, LseekIn, MkdirIn, MknodIn,
+    OpenIn, ROOT_ID, ReadIn, ReleaseIn, SetattrIn, Statx, StatxIn, WriteIn,
 };
 use crate::directory::{DirectoryBuffer, Name};
 use crate::errno::errno;
@@ -120,7 +120,11 @@ impl Door {
             KernelCache::Keep => OpenFlags::KEEP_CACHE,
             KernelCache::Refresh => OpenFlags::empty(),
         };
-        Opened { handle: self.files.open(file), flags: flags | OpenFlags::NOFLUSH }
+        let flush = match file.is_writable() {
+            true => OpenFlags::empty(),
+            false => OpenFlags::NOFLUSH,
+        };
+        Opened { handle: self.files.open(file), flags: flags | flush }
     }
 
     fn named<'a>(&self, call: &Call, name: &'a OsStr, permissions: u32, umask: u32) -> Node<'a> {
@@ -374,6 +378,10 @@ impl Filesystem for Door {
 
     fn fsync(&self, _: &Call, handle: u64, data_only: bool) -> Result<()> {
         wait(self.file(handle)?.sync(data_only))
+    }
+
+    fn flush(&self, _: &Call, arguments: &FlushIn) -> Result<()> {
+        wait(self.file(arguments.fh)?.close())
     }
 
     fn setxattr(

@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use crate::Timestamp;
 use crate::origin::Wait;
 
 /// Time as the engine sees it. Real in the daemon, virtual in the lab and in tests.
@@ -9,6 +10,19 @@ pub trait Clock: Send + Sync {
 
     /// Waits for at least `duration`.
     fn sleep(&self, duration: Duration) -> Wait<'_>;
+
+    /// The time of day, as a file system of this machine would note it. On a virtual clock the
+    /// first day is that of 1970.
+    fn time_of_day(&self) -> Timestamp {
+        let now = self.now();
+        Timestamp { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() }
+    }
+}
+
+/// The machine's time of day as of the last tick, which is what its file systems note.
+fn system_time_of_day() -> Timestamp {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec as u32 }
 }
 
 /// The machine's monotonic clock. Sleeping blocks the thread that polls.
@@ -37,6 +51,10 @@ impl Clock for RealClock {
 
     fn sleep(&self, duration: Duration) -> Wait<'_> {
         Box::pin(async move { std::thread::sleep(duration) })
+    }
+
+    fn time_of_day(&self) -> Timestamp {
+        system_time_of_day()
     }
 }
 
@@ -67,6 +85,10 @@ impl Clock for CoarseClock {
 
     fn sleep(&self, duration: Duration) -> Wait<'_> {
         Box::pin(async move { std::thread::sleep(duration) })
+    }
+
+    fn time_of_day(&self) -> Timestamp {
+        system_time_of_day()
     }
 }
 

@@ -46,6 +46,11 @@ impl OriginError {
         OriginError::System { operation, errno: Errno::NOENT }
     }
 
+    /// The answer that a file cannot be that long.
+    pub fn too_large(operation: &'static str) -> OriginError {
+        OriginError::System { operation, errno: Errno::FBIG }
+    }
+
     /// The answer that an object has no extended attribute of a name.
     pub fn no_attribute(operation: &'static str) -> OriginError {
         OriginError::System { operation, errno: Errno::NODATA }

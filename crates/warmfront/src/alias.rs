@@ -143,7 +143,7 @@ impl Pool {
     }
 
     /// Writes the aliases of the objects that were quiet and are durable; at the end, of all.
-    pub(crate) async fn write_aliases(&self, at_the_end: bool) {
+    pub(crate) async fn write_aliases(self: &Arc<Self>, at_the_end: bool) {
         if at_the_end {
             // Those that a device has overwritten are written once more.
             let aliased = |object: &&Arc<Object>| !object.version().follows_validator();

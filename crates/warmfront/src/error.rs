@@ -30,6 +30,12 @@ pub enum EngineError {
         /// What the device, and the place for such notes, have said.
         reason: String,
     },
+    /// The intent log did not take a change, so that it does not last yet.
+    #[error("the intent log: {reason}")]
+    Log {
+        /// What it, or the place for notes of it, have said.
+        reason: String,
+    },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,

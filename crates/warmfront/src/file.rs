@@ -1,16 +1,19 @@
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use storage::{
     Attributes, Caller, Created, Node, ObjectId, OpenMode, OriginFile, SeekFrom, SetAttributes,
 };
+use zil::Record;
 
 use crate::error::{EngineError, Result};
+use crate::intent::{MadeKind, place};
 use crate::key::Key;
 use crate::lookup::Found;
 use crate::names::NAMES;
 use crate::object::{Layout, Object, Tenant};
 use crate::pool::Pool;
-use crate::property::{Coherence, Properties};
+use crate::property::{Coherence, Properties, WriteMode};
 use crate::reader::Reader;
 use crate::version::Version;
 
@@ -39,6 +42,10 @@ pub struct OpenFile {
     kernel_cache: KernelCache,
     /// Who has opened it.
     pub(crate) reader: Reader,
+    /// Each write lasts when it returns.
+    syncs: bool,
+    /// Failed writes of the file that its holder has been told of.
+    failures_told: AtomicU64,
 }
 
 impl Pool {
@@ -88,12 +95,19 @@ impl Pool {
             let layout = object.layout(properties.recordsize);
             let change = self.change_contents(object, &layout, 0..layout.size).await?;
             self.drop_generation(object.id, &object.version());
-            let file = self.origin.open(object.id, mode).await;
+            let file = {
+                let _contents = object.dirty.turn.lock().await;
+                let file = self.origin.open(object.id, at_origin(mode)).await;
+                if file.is_ok() {
+                    self.cut(object, 0).await;
+                }
+                file
+            };
             drop(change);
             let opened = self.opened(reader, id, Some(file?), mode, &properties)?;
             self.adopt(object, &opened).await.map(|()| opened)
         } else {
-            match self.origin.open(object.id, mode).await {
+            match self.origin.open(object.id, at_origin(mode)).await {
                 Ok(file) => self.opened(reader, id, Some(file), mode, &properties),
                 // What is cached may still be believed, and is better than nothing.
                 Err(error)
@@ -138,11 +152,12 @@ impl Pool {
         self.kill_metadata(&directory, &[crate::key::Part::Listing]).await?;
         let properties = self.place(&directory, node.name).tenant.properties();
         let mode = OpenMode { direct: properties.directio, ..mode };
-        let (entry, file) = match self.origin.create(node, mode).await {
+        let (entry, file) = match self.origin.create(node, at_origin(mode)).await {
             Ok(Created { entry, file }) => (Ok(entry), Some(file)),
             Err(error) => (Err(error), None),
         };
-        let found = self.made(&directory, node.name, entry).await?;
+        let found = self.made(&directory, node.name, entry, MadeKind::File).await?;
+        self.object(found.object)?.set_without_capability(true);
         Ok((found, self.opened(reader, found.object, file, mode, &properties)?))
     }
 
@@ -161,7 +176,7 @@ impl Pool {
         let properties = self.properties(&directory);
         let mode = OpenMode { direct: properties.directio, ..mode };
         let Created { entry, file } =
-            self.origin.create_unnamed(parent, permissions, caller, mode).await?;
+            self.origin.create_unnamed(parent, permissions, caller, at_origin(mode)).await?;
         let found = self.take_in_at(self.unnamed_place(&directory), Reader::Counted, entry).await?;
         let opened = self.opened(Reader::Counted, found.object, Some(file), mode, &properties);
         Ok((found, opened?))
@@ -193,7 +208,19 @@ impl Pool {
             true => KernelCache::Refresh,
         };
         let file = file.map_or_else(OnceLock::new, OnceLock::from);
-        Ok(Arc::new(OpenFile { pool: self.clone(), object, file, mode, kernel_cache, reader }))
+        object.opens.fetch_add(1, Ordering::SeqCst);
+        let failures_told = AtomicU64::new(object.dirty.failures_told());
+        let syncs = mode.sync && mode.write;
+        Ok(Arc::new(OpenFile {
+            pool: self.clone(),
+            object,
+            file,
+            mode: at_origin(mode),
+            kernel_cache,
+            reader,
+            syncs,
+            failures_told,
+        }))
     }
 
     /// Drops all records of a version.
@@ -207,8 +234,8 @@ impl Pool {
 
     /// Changes the size, and whatever else `change` says.
     pub(crate) async fn resize(
-        &self,
-        object: &Object,
+        self: &Arc<Self>,
+        object: &Arc<Object>,
         file: Option<&OpenFile>,
         size: u64,
         change: SetAttributes,
@@ -220,12 +247,37 @@ impl Pool {
         let under_way = self.change_contents(object, &layout, from..layout.size.max(size)).await?;
         let version = object.version();
         self.drop_from(object.id, &version, size.min(version.attributes.size));
+        let _contents = object.dirty.turn.lock().await;
         let _turn = object.attributes_turn.lock().await;
         let seen = self.change_attributes(object, file, change).await;
         drop(under_way);
         let seen = seen?;
-        object.update(|version| version.adopt(seen, self.now()));
+        self.cut(object, size).await;
+        object.dirty.set_modified(seen.modified);
+        object.update(|version| {
+            version.set_ahead(Some(size), Some(seen.modified));
+            version.adopt(seen, self.now());
+        });
         Ok(())
+    }
+
+    /// After the origin has cut a file to `size` bytes, or extended it, in the turn of its
+    /// contents: forgets what was dirty behind that, and tells the log.
+    async fn cut(self: &Arc<Self>, object: &Object, size: u64) {
+        object.dirty.remove(size..u64::MAX);
+        object.update(|version| version.set_ahead(Some(size), None));
+        if self.intent().is_some() && self.logs_contents(object) {
+            let path = self.path_of(object);
+            object.dirty.touched(self.write_back.txgs.open());
+            self.log_change(&Record::Truncate { file: place(object, &path), size }).await;
+        } else {
+            self.unlogged();
+        }
+    }
+
+    /// Whether changes of the contents of an object go to the log.
+    pub(crate) fn logs_contents(&self, object: &Object) -> bool {
+        self.properties(object).write == WriteMode::Back
     }
 
     /// Drops the records of a version that hold any byte from `offset` on.
@@ -262,10 +314,32 @@ impl OpenFile {
     /// # Errors
     /// When the origin could not make them so.
     pub async fn sync(&self, data_only: bool) -> Result<()> {
-        let began = self.pool.flash.unsynced.now();
-        self.origin_file().await?.sync(data_only).await?;
-        self.pool.flash.unsynced.synced(self.object.id, began);
-        Ok(())
+        let synced = self.pool.sync_object(self, data_only).await;
+        self.tell_failure()?;
+        synced
+    }
+
+    /// One of those who share the open file lets go of it. Where others may look at the origin,
+    /// it has everything afterwards.
+    ///
+    /// # Errors
+    /// When something that was written before did not get to the origin.
+    pub async fn close(&self) -> Result<()> {
+        let coherence = self.tenant().properties().coherence;
+        if self.mode.write && coherence != Coherence::Exclusive && !self.object.is_nameless() {
+            self.pool.write_out(&self.object).await?;
+        }
+        self.tell_failure()
+    }
+
+    /// Tells, once, that a write which was acknowledged did not get to the origin.
+    fn tell_failure(&self) -> Result<()> {
+        self.object.dirty.tell_failure(&self.failures_told)
+    }
+
+    /// Whether each write lasts when it returns.
+    pub(crate) fn syncs(&self) -> bool {
+        self.syncs
     }
 
     /// Finds data or a hole.
@@ -273,16 +347,22 @@ impl OpenFile {
     /// # Errors
     /// `ENXIO` past the end.
     pub async fn seek(&self, from: SeekFrom) -> Result<u64> {
+        self.pool.write_out(&self.object).await?;
         Ok(self.origin_file().await?.seek(from).await?)
     }
 
     /// The file at the origin, opened now if that was postponed.
     pub(crate) async fn origin_file(&self) -> Result<&dyn OriginFile> {
+        Ok(&**self.shared_origin_file().await?)
+    }
+
+    /// As [`origin_file`](OpenFile::origin_file), to be kept beyond the life of this.
+    pub(crate) async fn shared_origin_file(&self) -> Result<&Arc<dyn OriginFile>> {
         if let Some(file) = self.file.get() {
-            return Ok(&**file);
+            return Ok(file);
         }
         let file = self.pool.origin.open(self.object.id, self.mode).await?;
-        Ok(&**self.file.get_or_init(|| file))
+        Ok(self.file.get_or_init(|| file))
     }
 
     /// Whether the file is open at the origin.
@@ -290,7 +370,8 @@ impl OpenFile {
         self.file.get().is_some()
     }
 
-    pub(crate) fn is_writable(&self) -> bool {
+    /// Whether it is open for writing.
+    pub fn is_writable(&self) -> bool {
         self.mode.write
     }
 
@@ -313,8 +394,18 @@ impl OpenFile {
     }
 }
 
+/// How a file is opened at the origin. What has to last at once is seen to after each write, by
+/// the log if there is one.
+fn at_origin(mode: OpenMode) -> OpenMode {
+    OpenMode { sync: false, ..mode }
+}
+
 impl Drop for OpenFile {
     fn drop(&mut self) {
+        self.object.opens.fetch_sub(1, Ordering::SeqCst);
+        if self.object.is_orphan() {
+            self.pool.discard(&self.object);
+        }
         self.pool.release(self.object.id, 1);
     }
 }

@@ -181,7 +181,7 @@ impl Pool {
     }
 
     /// Writes down what the cache devices need to be warm at the next start, and stops using them.
-    pub async fn stop_caches(&self) {
+    pub async fn stop_caches(self: &Arc<Self>) {
         if self.flash.is_in_use() {
             self.write_aliases(true).await;
             self.flash.level.stop().await;
@@ -211,6 +211,19 @@ impl Pool {
         layout: &Layout,
         range: Range<u64>,
     ) -> Result<ContentsChange<'a>> {
+        self.kill_contents(object, layout, range).await?;
+        object.update(Version::begin_change);
+        Ok(ContentsChange { pool: self, object })
+    }
+
+    /// Before the bytes of `range` change, which nobody else reads or changes meanwhile: returns
+    /// once no copy on flash of what is there can come back.
+    pub(crate) async fn kill_contents(
+        &self,
+        object: &Object,
+        layout: &Layout,
+        range: Range<u64>,
+    ) -> Result<()> {
         if self.flash.is_in_use() {
             self.flash.unsynced.changed(object.id);
             self.owe_alias(object);
@@ -224,8 +237,7 @@ impl Pool {
             self.kill_records(object.id, layout, range, &object.version()).await?;
             object.update(|version| version.alias = None);
         }
-        object.update(Version::begin_change);
-        Ok(ContentsChange { pool: self, object })
+        Ok(())
     }
 
     /// Kills what flash may have of the bytes of `range`, to the end of the file, and what leads to

@@ -22,11 +22,15 @@ mod counters;
 mod curve;
 mod datasets;
 mod directory;
+mod dirty;
+mod dirty_budget;
 mod error;
+mod extents;
 mod feeder;
 mod file;
 pub mod flash;
 mod flight;
+mod intent;
 mod key;
 mod lookup;
 mod memory;
@@ -53,10 +57,12 @@ mod statistics;
 mod stored;
 mod stream;
 mod sync;
+mod txg;
 mod unsynced;
 mod version;
 mod why;
 mod write;
+mod write_back;
 mod xattr;
 
 pub use answer::Listing;
@@ -67,6 +73,7 @@ pub use datasets::{
     Dataset, DatasetCursor, DatasetError, DatasetTree, Datasets, PropertyRow, Source,
 };
 pub use directory::OpenDirectory;
+pub use dirty_budget::ThrottleStatistics;
 pub use error::{EngineError, Result};
 pub use file::{KernelCache, OpenFile};
 pub use lookup::{Attributed, Found};
@@ -74,8 +81,8 @@ pub use memory::Memory;
 pub use pool::{Invalidation, Pool, PoolOptions};
 pub use prime::{PrimeProgress, PrimeReport, PrimeRequest};
 pub use property::{
-    CacheLevel, Coherence, FlashContents, PROPERTIES, PrefetchLevel, Properties, Property,
-    PropertyError, nearest, parse_setting,
+    CacheLevel, Coherence, FailMode, FlashContents, LogBias, PROPERTIES, PrefetchLevel, Properties,
+    Property, PropertyError, SyncMode, WriteMode, nearest, parse_setting,
 };
 pub use reader::Reader;
 pub use record::Pieces;
@@ -89,4 +96,7 @@ pub use snapshot::{HotRecords, Restored, SNAPSHOT_BYTES_MAX};
 pub use statistics::Statistics;
 /// Origins, clocks and executors, for programs that depend on this crate alone.
 pub use storage;
+pub use txg::{TXG_HISTORY_MAX, Txg, TxgState};
 pub use why::{RecordRun, Why};
+pub use write_back::WriteBackStatistics;
+pub use zil;

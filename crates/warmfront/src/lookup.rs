@@ -2,12 +2,14 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::{Attributes, Entry, Kind, ObjectId, OriginError, SetAttributes, SpaceUsage};
+use storage::{Attributes, Entry, Kind, ObjectId, OriginError, SetAttributes, SetTime, SpaceUsage};
+use zil::Record;
 
 use crate::answer::Content;
 use crate::counters::Counter;
 use crate::error::{EngineError, Result};
 use crate::file::OpenFile;
+use crate::intent::place;
 use crate::key::Part;
 use crate::names::NAMES;
 use crate::object::{Object, Place, Tenant};
@@ -242,6 +244,7 @@ impl Pool {
         if !object.update(|version| version.observe(seen, now)) {
             return;
         }
+        object.set_without_capability(false);
         let tenant = self.tenant(object);
         tenant.counters.add(Counter::CoherenceDropped, 1);
         self.expire_attributes(object.id);
@@ -390,7 +393,7 @@ impl Pool {
     /// # Errors
     /// As the origin decides.
     pub async fn set_attributes(
-        &self,
+        self: &Arc<Self>,
         id: ObjectId,
         file: Option<&OpenFile>,
         change: SetAttributes,
@@ -404,12 +407,26 @@ impl Pool {
                 self.check_before_change(&object, file).await?;
                 self.open_postponed(&object).await;
                 self.before_attributes_change(&object).await?;
+                let _contents = object.dirty.turn.lock().await;
                 let _turn = object.attributes_turn.lock().await;
                 let seen = self.change_attributes(&object, file, change).await?;
+                if change.modified.is_some() {
+                    object.dirty.set_modified(seen.modified);
+                }
                 object.update(|version| {
                     version.expire(StaleBy::Attributes);
+                    version.set_ahead(None, change.modified.map(|_| seen.modified));
                     version.adopt(seen, self.now());
                 });
+                let path = self.path_of(&object);
+                let change = SetAttributes {
+                    // What the origin took for now.
+                    accessed: change.accessed.map(|_| SetTime::At(seen.accessed)),
+                    modified: change.modified.map(|_| SetTime::At(seen.modified)),
+                    ..change
+                };
+                let object = place(&object, &path);
+                self.log_change(&Record::SetAttributes { object, change }).await;
             }
         }
         Ok(self.attributed(&object, &self.properties(&object)))
@@ -521,7 +538,11 @@ impl Pool {
     ///
     /// # Errors
     /// When the origin could not make it so.
-    pub async fn sync(&self) -> Result<()> {
+    pub async fn sync(self: &Arc<Self>) -> Result<()> {
+        if self.is_dirty() || self.intent().is_some() {
+            self.write_back.names_changed();
+            self.commit_all().await?;
+        }
         let began = self.flash.unsynced.now();
         self.origin.sync().await?;
         self.flash.unsynced.synced_all(began);

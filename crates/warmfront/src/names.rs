@@ -3,14 +3,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use storage::{Entry, Kind, Node, NodeKind, ObjectId, RenameFlags};
+use zil::{Identity, Name, Record};
 
 use crate::answer::{Content, Metadata};
 use crate::error::{EngineError, Result};
+use crate::intent::{MadeKind, place};
 use crate::key::Part;
 use crate::lookup::Found;
 use crate::object::Object;
 use crate::pool::Pool;
-use crate::property::CacheLevel;
+use crate::property::{CacheLevel, SyncMode};
 use crate::version::StaleBy;
 
 /// What of a directory's range lock stands for its names: look-ups share it, changes exclude them.
@@ -22,43 +24,48 @@ impl Pool {
     ///
     /// # Errors
     /// As the origin decides; [`ReadOnly`](crate::EngineError::ReadOnly) before it is asked.
-    pub async fn make_directory(&self, node: Node<'_>) -> Result<Found> {
+    pub async fn make_directory(self: &Arc<Self>, node: Node<'_>) -> Result<Found> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
         self.kill_metadata(&directory, &[Part::Listing]).await?;
         let made = self.origin.make_directory(node).await;
-        self.made(&directory, node.name, made).await
+        self.made(&directory, node.name, made, MadeKind::Directory).await
     }
 
     /// Makes a special file or an empty regular one.
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
-    pub async fn make_node(&self, node: Node<'_>, kind: NodeKind) -> Result<Found> {
+    pub async fn make_node(self: &Arc<Self>, node: Node<'_>, kind: NodeKind) -> Result<Found> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
         self.kill_metadata(&directory, &[Part::Listing]).await?;
         let made = self.origin.make_node(node, kind).await;
-        self.made(&directory, node.name, made).await
+        self.made(&directory, node.name, made, MadeKind::Node(kind)).await
     }
 
     /// Makes a symbolic link to `target`.
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
-    pub async fn symlink(&self, node: Node<'_>, target: &OsStr) -> Result<Found> {
+    pub async fn symlink(self: &Arc<Self>, node: Node<'_>, target: &OsStr) -> Result<Found> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
         self.kill_metadata(&directory, &[Part::Listing]).await?;
         let made = self.origin.symlink(node, target).await;
-        self.made(&directory, node.name, made).await
+        self.made(&directory, node.name, made, MadeKind::Symlink(target)).await
     }
 
     /// Makes a further name for `object`.
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
-    pub async fn link(&self, object: ObjectId, parent: ObjectId, name: &OsStr) -> Result<Found> {
+    pub async fn link(
+        self: &Arc<Self>,
+        object: ObjectId,
+        parent: ObjectId,
+        name: &OsStr,
+    ) -> Result<Found> {
         let directory = self.directory_to_change(parent)?;
         let linked = self.object(object)?;
         let _names = directory.ranges.exclusive(NAMES).await;
@@ -69,14 +76,14 @@ impl Pool {
         if may_have_changed(&made) {
             linked.update(|version| version.expire(StaleBy::Attributes));
         }
-        self.made(&directory, name, made).await
+        self.made(&directory, name, made, MadeKind::Link).await
     }
 
     /// Removes a name that is not a directory's.
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
-    pub async fn unlink(&self, parent: ObjectId, name: &OsStr) -> Result<()> {
+    pub async fn unlink(self: &Arc<Self>, parent: ObjectId, name: &OsStr) -> Result<()> {
         let directory = self.directory_to_change(parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
         self.kill_metadata(&directory, &[Part::Listing]).await?;
@@ -88,21 +95,35 @@ impl Pool {
             self.before_attributes_change(victim).await?;
         }
         self.end_on_flash(&directory, name).await?;
+        let (object, is_last) = self.identity(victim.as_deref(), &directory, name).await;
         let removed = self.origin.unlink(parent, name).await;
-        self.removed(&directory, name, victim.as_deref(), removed)
+        if removed.is_ok() {
+            let path = self.path_of(&directory);
+            let name = Name { parent: place(&directory, &path), name };
+            self.log_change(&Record::Unlink { object, name, is_last }).await;
+        }
+        self.removed(&directory, name, victim.as_ref(), removed)?;
+        self.names_done(&directory).await
     }
 
     /// Removes an empty directory.
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
-    pub async fn remove_directory(&self, parent: ObjectId, name: &OsStr) -> Result<()> {
+    pub async fn remove_directory(self: &Arc<Self>, parent: ObjectId, name: &OsStr) -> Result<()> {
         let directory = self.directory_to_change(parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
         self.kill_metadata(&directory, &[Part::Listing]).await?;
         let victim = self.named(&directory, name).await;
+        let (object, _) = self.identity(victim.as_deref(), &directory, name).await;
         let removed = self.origin.remove_directory(parent, name).await;
-        self.removed(&directory, name, victim.as_deref(), removed)
+        if removed.is_ok() {
+            let path = self.path_of(&directory);
+            let name = Name { parent: place(&directory, &path), name };
+            self.log_change(&Record::RemoveDirectory { object, name }).await;
+        }
+        self.removed(&directory, name, victim.as_ref(), removed)?;
+        self.names_done(&directory).await
     }
 
     /// Moves a name.
@@ -110,7 +131,7 @@ impl Pool {
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
     pub async fn rename(
-        &self,
+        self: &Arc<Self>,
         parent: ObjectId,
         name: &OsStr,
         new_parent: ObjectId,
@@ -140,7 +161,21 @@ impl Pool {
         if !flags.contains(RenameFlags::EXCHANGE) {
             self.end_on_flash(&to, new_name).await?;
         }
+        if let Some(moved) = moved.as_ref().filter(|_| replaced.is_some()) {
+            // Whoever replaces a file by a new one expects to find one of the two after a crash.
+            self.keep_contents(moved).await?;
+        }
+        let (object, _) = self.identity(moved.as_deref(), &from, name).await;
+        let (over, is_last) = self.identity(replaced.as_deref(), &to, new_name).await;
         let outcome = self.origin.rename(parent, name, new_parent, new_name, flags).await;
+        if outcome.is_ok() {
+            let (from_path, to_path) = (self.path_of(&from), self.path_of(&to));
+            let from = Name { parent: place(&from, &from_path), name };
+            let to = Name { parent: place(&to, &to_path), name: new_name };
+            let replaced = (over != Identity::UNKNOWN).then_some(over);
+            let record = Record::Rename { object, from, to, replaced, is_last, flags };
+            self.log_change(&record).await;
+        }
         if !may_have_changed(&outcome) {
             return Ok(outcome?);
         }
@@ -151,23 +186,48 @@ impl Pool {
         self.names_changed(&to, new_name);
         outcome?;
         if let Some(moved) = &moved {
-            self.settle(moved, &to, new_name);
+            self.moved_to(moved, &to, new_name);
         }
-        if let Some(replaced) = replaced.filter(|_| flags.contains(RenameFlags::EXCHANGE)) {
-            self.settle(&replaced, &from, name);
+        if let Some(replaced) = &replaced {
+            match flags.contains(RenameFlags::EXCHANGE) {
+                true => self.moved_to(replaced, &from, name),
+                false => self.lost_a_name(replaced),
+            }
         }
         if !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) && moved.is_some() {
             self.keep_name(&from, &self.tenant(&from), name, None);
         }
-        Ok(())
+        self.names_done(&from).await?;
+        self.names_done(&to).await
+    }
+
+    /// After a change of names in a directory: makes it last if that is asked for at once.
+    async fn names_done(self: &Arc<Self>, directory: &Object) -> Result<()> {
+        match self.properties(directory).sync {
+            SyncMode::Always => self.sync_names(directory.id).await,
+            SyncMode::Standard | SyncMode::Disabled => Ok(()),
+        }
+    }
+
+    /// Notes that an object that had one name has none any more.
+    fn lost_a_name(&self, object: &Arc<Object>) {
+        if object.attributes().links <= 1 {
+            object.set_nameless();
+            if object.is_orphan() {
+                self.discard(object);
+            }
+        }
     }
 
     /// Makes a directory's names durable.
     ///
     /// # Errors
     /// When the origin could not make it so.
-    pub async fn sync_directory(&self, object: ObjectId) -> Result<()> {
-        Ok(self.origin.sync_directory(object).await?)
+    pub async fn sync_directory(self: &Arc<Self>, object: ObjectId) -> Result<()> {
+        if self.properties(&*self.object(object)?).sync == SyncMode::Disabled {
+            return Ok(());
+        }
+        self.sync_names(object).await
     }
 
     /// The directory, if it may be changed.
@@ -178,15 +238,18 @@ impl Pool {
 
     /// Takes in what the origin has made under a name.
     pub(crate) async fn made(
-        &self,
+        self: &Arc<Self>,
         directory: &Object,
         name: &OsStr,
         made: storage::Result<Entry>,
+        kind: MadeKind<'_>,
     ) -> Result<Found> {
         if may_have_changed(&made) {
             self.names_changed(directory, name);
         }
         let entry = made?;
+        self.log_made(directory, name, &entry, kind).await;
+        self.names_done(directory).await?;
         // The id may have belonged to a link before.
         self.drop_kept(entry.object, Part::Link);
         self.take_in(directory, &self.tenant(directory), name, entry).await
@@ -196,7 +259,7 @@ impl Pool {
         &self,
         directory: &Object,
         name: &OsStr,
-        victim: Option<&Object>,
+        victim: Option<&Arc<Object>>,
         removed: storage::Result<()>,
     ) -> Result<()> {
         if !may_have_changed(&removed) {
@@ -206,6 +269,9 @@ impl Pool {
             victim.update(|version| version.expire(StaleBy::Attributes));
             if victim.attributes().links <= 1 {
                 self.owe_no_alias(victim.id);
+            }
+            if removed.is_ok() {
+                self.lost_a_name(victim);
             }
         }
         self.names_changed(directory, name);
@@ -277,7 +343,7 @@ impl Pool {
     }
 
     /// Notes where an object is now.
-    fn settle(&self, object: &Object, directory: &Object, name: &OsStr) {
+    fn moved_to(&self, object: &Object, directory: &Object, name: &OsStr) {
         object.set_place(self.place(directory, name));
         self.keep_name(directory, &self.tenant(directory), name, Some(object.id));
         if object.attributes().kind == Kind::Directory {

@@ -10,6 +10,7 @@ use storage::{Attributes, ObjectId};
 
 use crate::counters::{Counter, Counters};
 use crate::datasets::{Dataset, DatasetCursor};
+use crate::dirty::Dirty;
 use crate::file::OpenFile;
 use crate::property::Properties;
 use crate::range_lock::RangeLock;
@@ -18,7 +19,7 @@ use crate::stream::Streams;
 use crate::version::Version;
 
 /// Bytes of RAM that an object in use is charged, its name apart.
-const OBJECT_CHARGE_BYTES: u64 = 640;
+const OBJECT_CHARGE_BYTES: u64 = 832;
 
 /// An object that somebody refers to: the kernel by its inode number, or an open file.
 #[derive(Debug)]
@@ -42,6 +43,13 @@ pub(crate) struct Object {
     pub(crate) attributes_turn: futures::lock::Mutex<()>,
     /// Of a file: its bytes. Of a directory: byte 0 stands for all of its names.
     pub(crate) ranges: RangeLock,
+    pub(crate) dirty: Dirty,
+    /// Open files that refer to it.
+    pub(crate) opens: AtomicU64,
+    /// It has lost its last name.
+    is_nameless: AtomicBool,
+    /// It is known to have no capability.
+    is_without_capability: AtomicBool,
     pub(crate) streams: Mutex<Streams>,
 }
 
@@ -141,6 +149,10 @@ impl Object {
             is_used: AtomicBool::new(false),
             attributes_turn: futures::lock::Mutex::new(()),
             ranges: RangeLock::default(),
+            dirty: Dirty::default(),
+            opens: AtomicU64::new(0),
+            is_nameless: AtomicBool::new(false),
+            is_without_capability: AtomicBool::new(false),
             streams: Mutex::default(),
         }
     }
@@ -167,6 +179,31 @@ impl Object {
     /// Present attributes as far as known.
     pub(crate) fn attributes(&self) -> Attributes {
         self.version.lock().attributes
+    }
+
+    /// Notes whether it is known to have no capability.
+    pub(crate) fn set_without_capability(&self, known: bool) {
+        self.is_without_capability.store(known, Ordering::SeqCst);
+    }
+
+    /// Whether it is known to have no capability.
+    pub(crate) fn is_without_capability(&self) -> bool {
+        self.is_without_capability.load(Ordering::SeqCst)
+    }
+
+    /// Notes that it has lost its last name.
+    pub(crate) fn set_nameless(&self) {
+        self.is_nameless.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it has lost its last name.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.is_nameless.load(Ordering::SeqCst)
+    }
+
+    /// Whether it has lost its last name, and nobody has it open: nobody will read it any more.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.is_nameless() && self.opens.load(Ordering::SeqCst) == 0
     }
 
     /// Notes that the kernel may now keep pages of `generation`. Returns whether it might have

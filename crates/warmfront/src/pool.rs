@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, RwLock};
 use storage::{Clock, Layered, ObjectId, Origin, SpaceUsage, Spawn};
 
@@ -13,6 +14,7 @@ use crate::datasets::{Dataset, DatasetCursor, Datasets};
 use crate::error::{EngineError, Result};
 use crate::flash::{FlashLevel, FlashOptions};
 use crate::flight::Flights;
+use crate::intent::{Intent, LostLog};
 use crate::key::{Key, Part};
 use crate::memory::Memory;
 use crate::meter::Meter;
@@ -24,9 +26,10 @@ use crate::property::{CacheLevel, Properties};
 use crate::reader::Reader;
 use crate::record::Record;
 use crate::version::Version;
+use crate::write_back::WriteBack;
 
 /// Directories that lie deeper than this are treated as belonging to the root's dataset.
-const DEPTH_MAX: usize = 4096;
+pub(crate) const DEPTH_MAX: usize = 4096;
 
 /// What a pool is made of.
 pub struct PoolOptions {
@@ -82,6 +85,13 @@ pub struct Pool {
     pub(crate) flights: Flights<Key, Result<Arc<Record>>>,
     pub(crate) moves: Moves,
     pub(crate) flash: Arc<FlashLevel>,
+    pub(crate) write_back: WriteBack,
+    /// The log device, if there is one.
+    pub(crate) intent: ArcSwapOption<Intent>,
+    /// A log device that has failed.
+    pub(crate) lost_log: Mutex<Option<LostLog>>,
+    /// Groups up to this one have changes that the log does not tell.
+    pub(crate) unlogged_txg: AtomicU64,
     /// How long the origin takes to read.
     pub(crate) pace: Pace,
     /// How long flash takes to read.
@@ -114,6 +124,7 @@ impl Pool {
         let number = options.memory.next_pool();
         options.datasets.join(&options.memory, number)?;
         let flash = FlashLevel::new(options.flash, options.clock.clone(), options.spawn.clone());
+        let write_back = WriteBack::new(options.memory.clone());
         let pool = Pool {
             name: options.name,
             number,
@@ -128,6 +139,10 @@ impl Pool {
             flights: Flights::default(),
             moves: Moves::default(),
             flash: Arc::new(flash),
+            write_back,
+            intent: ArcSwapOption::empty(),
+            lost_log: Mutex::default(),
+            unlogged_txg: AtomicU64::new(0),
             pace: Pace::default(),
             flash_pace: Pace::default(),
             curve: arc::Curve::default(),

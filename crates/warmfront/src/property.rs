@@ -65,6 +65,46 @@ pub enum Coherence {
     Ttl(Duration),
 }
 
+/// When what is written comes to the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteMode {
+    /// With a transaction group, some seconds later.
+    Back,
+    /// Before the write returns.
+    Through,
+    /// As [`Through`](WriteMode::Through), and it is not kept in RAM.
+    Around,
+}
+
+/// What is made to last, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncMode {
+    /// What `fsync` and its relatives ask for.
+    Standard,
+    /// Every change, before it is acknowledged.
+    Always,
+    /// Nothing before its transaction group is committed.
+    Disabled,
+}
+
+/// How an `fsync` is made to last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogBias {
+    /// By the log device.
+    Latency,
+    /// By the origin: the log device is spared.
+    Throughput,
+}
+
+/// What becomes of writers whose data the origin does not take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailMode {
+    /// They wait.
+    Wait,
+    /// They are told why.
+    Continue,
+}
+
 /// The effective properties of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Properties {
@@ -104,6 +144,16 @@ pub struct Properties {
     pub l2limit: Option<Size>,
     /// How what lies on flash is made smaller.
     pub compression: Compression,
+    /// When what is written comes to the origin.
+    pub write: WriteMode,
+    /// What is made to last, and when.
+    pub sync: SyncMode,
+    /// How an `fsync` is made to last.
+    pub logbias: LogBias,
+    /// What becomes of writers whose data the origin does not take.
+    pub failmode: FailMode,
+    /// Whether the origin is not asked to flush.
+    pub nocacheflush: bool,
 }
 
 /// One property: its name, values, default, words, and how it is set.
@@ -551,6 +601,140 @@ pub const PROPERTIES: &[Property] = &[
             .to_string()
         },
     },
+    Property {
+        name: "write",
+        values: "back|through|around",
+        default: "back",
+        help: "when what is written comes to the origin",
+        long_help: "When what is written comes to the origin. With back, a write is acknowledged \
+            as soon as it is in RAM, and comes to the origin within some seconds, in large pieces \
+            and in order; fsync makes it last at once. Unless coherence=exclusive, a file is \
+            written out when it is closed, so that whoever opens it next at the origin sees it. \
+            With through, each write comes to the origin before it is acknowledged; with around, \
+            in addition nothing of it is kept in RAM.",
+        inherited: true,
+        examples: &["back", "through", "around"],
+        refused: &["", "Back", "on", "behind"],
+        apply: |value, properties| {
+            properties.write = match value {
+                "back" => WriteMode::Back,
+                "through" => WriteMode::Through,
+                "around" => WriteMode::Around,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |properties| {
+            match properties.write {
+                WriteMode::Back => "back",
+                WriteMode::Through => "through",
+                WriteMode::Around => "around",
+            }
+            .to_string()
+        },
+    },
+    Property {
+        name: "sync",
+        values: "standard|always|disabled",
+        default: "standard",
+        help: "what is made to last at once",
+        long_help: "What is made to last at once: with standard, what fsync and its relatives ask \
+            for; with always, every write and every change of a name before it is acknowledged; \
+            with disabled, nothing: fsync returns at once, and a crash loses the last seconds of \
+            work, also of programs that have asked for better.",
+        inherited: true,
+        examples: &["standard", "always", "disabled"],
+        refused: &["", "on", "off"],
+        apply: |value, properties| {
+            properties.sync = match value {
+                "standard" => SyncMode::Standard,
+                "always" => SyncMode::Always,
+                "disabled" => SyncMode::Disabled,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |properties| {
+            match properties.sync {
+                SyncMode::Standard => "standard",
+                SyncMode::Always => "always",
+                SyncMode::Disabled => "disabled",
+            }
+            .to_string()
+        },
+    },
+    Property {
+        name: "logbias",
+        values: "latency|throughput",
+        default: "latency",
+        help: "whether fsync uses the log device",
+        long_help: "How an fsync is made to last: with latency by the log device, if there is one; \
+            with throughput by the origin, so that data which is not urgent leaves the log device \
+            to what is.",
+        inherited: true,
+        examples: &["latency", "throughput"],
+        refused: &["", "on"],
+        apply: |value, properties| {
+            properties.logbias = match value {
+                "latency" => LogBias::Latency,
+                "throughput" => LogBias::Throughput,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |properties| {
+            match properties.logbias {
+                LogBias::Latency => "latency",
+                LogBias::Throughput => "throughput",
+            }
+            .to_string()
+        },
+    },
+    Property {
+        name: "failmode",
+        values: "wait|continue",
+        default: "wait",
+        help: "what becomes of writers whose data the origin does not take",
+        long_help: "What becomes of writers while the origin takes no data and there is no room \
+            for more in RAM: with wait they wait, five minutes at most; with continue they get the \
+            origin's error at once. What has been taken is kept in either case, and tried again.",
+        inherited: true,
+        examples: &["wait", "continue"],
+        refused: &["", "panic"],
+        apply: |value, properties| {
+            properties.failmode = match value {
+                "wait" => FailMode::Wait,
+                "continue" => FailMode::Continue,
+                _ => return None,
+            };
+            Some(())
+        },
+        show: |properties| {
+            match properties.failmode {
+                FailMode::Wait => "wait",
+                FailMode::Continue => "continue",
+            }
+            .to_string()
+        },
+    },
+    Property {
+        name: "nocacheflush",
+        values: "on|off",
+        default: "off",
+        help: "do not ask the origin to flush",
+        long_help: "Whether what the origin has taken counts as safe without asking it to flush. \
+            Only for origins that protect what they have taken, such as a file server with a \
+            battery behind its cache: before a local disk, a loss of power then loses data that \
+            programs were told is safe.",
+        inherited: true,
+        examples: &["on", "off"],
+        refused: &["", "yes"],
+        apply: |value, properties| {
+            properties.nocacheflush = on_off(value)?;
+            Some(())
+        },
+        show: |properties| show_on_off(properties.nocacheflush),
+    },
 ];
 
 /// Least bytes that can be reserved, or allowed.
@@ -629,6 +813,11 @@ impl Default for Properties {
             l2reserve: None,
             l2limit: None,
             compression: Compression::Off,
+            write: WriteMode::Back,
+            sync: SyncMode::Standard,
+            logbias: LogBias::Latency,
+            failmode: FailMode::Wait,
+            nocacheflush: false,
         };
         for property in PROPERTIES {
             property

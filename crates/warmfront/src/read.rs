@@ -10,6 +10,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use crate::answer::Cached;
 use crate::counters::Counter;
 use crate::error::{EngineError, Result};
+use crate::extents::{Piece, covers, overlay};
 use crate::file::OpenFile;
 use crate::flight::{Claim, Flight, Lead};
 use crate::key::Key;
@@ -380,19 +381,21 @@ impl OpenFile {
             records.iter_mut().map(|record| IoSliceMut::new(record.buffer_mut())).collect();
         let _demand =
             matches!(kind, arc::Kind::Demand).then(|| UnderWay::new(&self.pool.demand_fetches));
-        let outcome = match self.origin_file().await {
-            Ok(file) => {
-                let began = self.pool.now();
-                let read = file.read(first * layout.record_bytes, &mut buffers).await;
-                if let Ok(count) = &read {
-                    let elapsed = self.pool.now().saturating_sub(began);
-                    self.pool.pace.answered(*count as u64, elapsed);
-                }
-                read.map_err(EngineError::from)
-            }
-            Err(error) => Err(error),
+        let start = first * layout.record_bytes;
+        let wanted = start..start + lengths.iter().sum::<u64>();
+        // Looked at first: what comes to the origin during the read is then in one of the two.
+        // Nobody writes meanwhile, since the range is held.
+        let is_dirty = self.object.dirty.is_dirty();
+        let dirty = self.object.dirty.snapshot(wanted.clone());
+        let outcome = match is_dirty && covers(&dirty, wanted) {
+            true => Ok(0),
+            false => self.read_origin(start, &mut buffers).await,
         };
         drop(buffers);
+        let outcome = outcome.map(|count| match is_dirty {
+            true => lay_over(&dirty, start, count as u64, &mut records, &lengths),
+            false => count,
+        });
         let mut left = match outcome {
             Ok(count) => count as u64,
             Err(error) => {
@@ -417,6 +420,14 @@ impl OpenFile {
             fetched.push((number, self.land(tenant, lead, record, kind)));
         }
         Ok(fetched)
+    }
+
+    async fn read_origin(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<usize> {
+        let file = self.origin_file().await?;
+        let began = self.pool.now();
+        let count = file.read(offset, buffers).await?;
+        self.pool.pace.answered(count as u64, self.pool.now().saturating_sub(began));
+        Ok(count)
     }
 
     /// Counts a record that is not kept because its reader's use does not count.
@@ -465,6 +476,27 @@ impl OpenFile {
             tenant.counters.add(Counter::UncachedTooLarge, 1);
         }
     }
+}
+
+/// Puts what is dirty over records that begin at `start`, of which the origin has given `count`
+/// bytes; between its end and that of the file is nothing but what is dirty. Returns how many bytes
+/// there are.
+fn lay_over(
+    dirty: &[(u64, Piece)],
+    start: u64,
+    count: u64,
+    records: &mut [Record],
+    lengths: &[u64],
+) -> usize {
+    let mut offset = start;
+    for (record, length) in records.iter_mut().zip(lengths) {
+        let known = (start + count).clamp(offset, offset + length) - offset;
+        let buffer = &mut record.buffer_mut()[..*length as usize];
+        buffer[known as usize..].fill(0);
+        overlay(dirty, offset, buffer);
+        offset += length;
+    }
+    (offset - start) as usize
 }
 
 /// Counts itself for as long as it lives.

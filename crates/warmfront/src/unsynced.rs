@@ -34,15 +34,24 @@ struct Changes {
     /// What was taken before this moment is durable.
     first: u64,
     last: u64,
+    /// There are some that the origin has not been told yet: no sync makes these durable.
+    is_ahead: bool,
 }
 
 impl Changes {
+    fn at(moment: u64) -> Changes {
+        Changes { first: moment, last: moment, is_ahead: false }
+    }
+
     fn note(changes: &mut Option<Changes>, moment: u64) {
-        changes.get_or_insert(Changes { first: moment, last: moment }).last = moment;
+        changes.get_or_insert(Changes::at(moment)).last = moment;
     }
 
     /// What is left of them after a sync that began at `began`.
     fn after(self, began: u64) -> Option<Changes> {
+        if self.is_ahead {
+            return Some(self);
+        }
         (self.last > began).then_some(Changes { first: self.first.max(began + 1), ..self })
     }
 }
@@ -50,7 +59,7 @@ impl Changes {
 impl Unsynced {
     /// Everything may have been changed shortly before.
     pub(crate) fn new() -> Unsynced {
-        let others = Some(Changes { first: 0, last: 0 });
+        let others = Some(Changes::at(0));
         let state = State { objects: HashMap::new(), others };
         Unsynced { moment: AtomicU64::new(0), state: Mutex::new(state) }
     }
@@ -67,9 +76,25 @@ impl Unsynced {
         if let Some(changes) = state.objects.get_mut(&object) {
             changes.last = moment;
         } else if state.objects.len() < OBJECTS_MAX {
-            state.objects.insert(object, Changes { first: moment, last: moment });
+            state.objects.insert(object, Changes::at(moment));
         } else {
             Changes::note(&mut state.others, moment);
+        }
+    }
+
+    /// Notes that an object has changes that the origin has not been told. Their number is bounded
+    /// by that of the files that may be dirty.
+    pub(crate) fn ahead(&self, object: ObjectId) {
+        let state = &mut *self.state.lock();
+        let moment = self.moment.fetch_add(1, Ordering::SeqCst) + 1;
+        state.objects.entry(object).or_insert(Changes::at(moment)).is_ahead = true;
+    }
+
+    /// Notes that the origin has been told all changes of an object. A sync that began after it
+    /// was told makes them durable.
+    pub(crate) fn caught_up(&self, object: ObjectId) {
+        if let Some(changes) = self.state.lock().objects.get_mut(&object) {
+            changes.is_ahead = false;
         }
     }
 
@@ -138,6 +163,22 @@ mod tests {
         assert!(!unsynced.is_durable(A, taken));
         assert!(unsynced.is_durable(B, taken), "another object");
         unsynced.synced(A, taken);
+        assert!(unsynced.is_durable(A, taken));
+    }
+
+    #[test]
+    fn what_the_origin_was_not_told_no_sync_makes_durable() {
+        let unsynced = synced();
+        unsynced.ahead(A);
+        let taken = unsynced.now();
+        for _ in 0..2 {
+            unsynced.synced_all(unsynced.now());
+            unsynced.synced(A, unsynced.now());
+            assert!(!unsynced.is_durable(A, taken));
+        }
+        unsynced.caught_up(A);
+        assert!(!unsynced.is_durable(A, taken), "it may be volatile there");
+        unsynced.synced(A, unsynced.now());
         assert!(unsynced.is_durable(A, taken));
     }
 

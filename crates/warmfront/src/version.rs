@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use storage::{Attributes, Validator};
+use storage::{Attributes, Timestamp, Validator};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::property::Coherence;
@@ -28,6 +28,8 @@ pub(crate) struct Version {
     /// The validator under which flash has an alias of the generation; see
     /// [`Aliases`](crate::alias::Aliases).
     pub(crate) alias: Option<u64>,
+    /// Size and times of the contents are those of writes that the origin does not know yet.
+    is_ahead: bool,
     checked_at: Duration,
     /// It was written down by an earlier start, and the origin has not been asked since.
     restored: bool,
@@ -65,6 +67,7 @@ impl Version {
             generation: generation(&attributes.validator(), record_bytes, 0),
             record_bytes,
             alias: None,
+            is_ahead: false,
             checked_at: now,
             restored: false,
             stale_by: StaleBy::Nothing,
@@ -76,8 +79,7 @@ impl Version {
     /// What an earlier start has written down, if it may be written down now: nothing is on its
     /// way that it does not tell.
     pub(crate) fn settled(&self) -> Option<SavedVersion> {
-        let settled = self.changes == 0 && self.stale_by == StaleBy::Nothing;
-        settled.then_some(SavedVersion {
+        self.is_settled().then_some(SavedVersion {
             attributes: self.attributes,
             generation: self.generation,
             record_bytes: self.record_bytes,
@@ -101,6 +103,11 @@ impl Version {
     /// so it is left alone: the change itself brings newer attributes when it ends.
     pub(crate) fn observe(&mut self, seen: Attributes, now: Duration) -> bool {
         if self.changes > 0 {
+            return false;
+        }
+        if self.is_ahead {
+            // Its contents are those of this pool, whatever the origin has by now.
+            self.adopt(seen, now);
             return false;
         }
         let (old, new) = (self.attributes.validator(), seen.validator());
@@ -137,7 +144,47 @@ impl Version {
     /// Whether the attributes are those of the contents: no change of ours is under way, or does
     /// not show in them yet.
     pub(crate) fn is_settled(&self) -> bool {
+        self.changes == 0 && !self.is_ahead && self.stale_by == StaleBy::Nothing
+    }
+
+    /// Whether no change of ours that may concern names is missing in the attributes.
+    pub(crate) fn is_settled_names(&self) -> bool {
         self.changes == 0 && self.stale_by == StaleBy::Nothing
+    }
+
+    /// Notes that `length` bytes have been written up to `end`, and that the origin does not know
+    /// it.
+    pub(crate) fn write_ahead(&mut self, end: u64, length: u64, now: Timestamp) {
+        let attributes = &mut self.attributes;
+        // What lies behind the end takes room; what lies before it may have it already.
+        attributes.blocks_512 += end.saturating_sub(attributes.size).min(length).div_ceil(512);
+        attributes.size = attributes.size.max(end);
+        (attributes.modified, attributes.changed) = (now, now);
+        self.is_ahead = true;
+        // Others compare states by this count.
+        self.changes_ended += 1;
+    }
+
+    /// Notes a size, or a time of the last change, that was set beside writes that the origin does
+    /// not know yet.
+    pub(crate) fn set_ahead(&mut self, size: Option<u64>, modified: Option<Timestamp>) {
+        if !self.is_ahead {
+            return;
+        }
+        if let Some(size) = size {
+            // The origin tells the blocks that are left.
+            (self.attributes.size, self.attributes.blocks_512) = (size, 0);
+        }
+        self.attributes.modified = modified.unwrap_or(self.attributes.modified);
+    }
+
+    /// Notes that the origin has everything, and tells `seen`, if it tells anything.
+    pub(crate) fn settle_ahead(&mut self, seen: Option<Attributes>, now: Duration) {
+        self.is_ahead = false;
+        self.expire(StaleBy::Contents);
+        if let Some(seen) = seen.filter(|_| self.changes == 0) {
+            self.adopt(seen, now);
+        }
     }
 
     /// Begins a change of ours; [`end_change`](Version::end_change) must follow.
@@ -154,7 +201,14 @@ impl Version {
 
     /// Takes in the attributes that a change of ours has led to; the cache has followed it.
     pub(crate) fn adopt(&mut self, seen: Attributes, now: Duration) {
+        let known = self.attributes;
         self.attributes = seen;
+        if self.is_ahead {
+            self.attributes.size = known.size;
+            self.attributes.blocks_512 = seen.blocks_512.max(known.blocks_512);
+            self.attributes.modified = known.modified;
+            self.attributes.changed = seen.changed.max(known.changed);
+        }
         self.checked_at = now;
         self.restored = false;
         self.stale_by = StaleBy::Nothing;
@@ -200,7 +254,7 @@ impl Version {
             u64::from(changed.nanoseconds),
             self.changes_ended,
         ];
-        self.is_settled().then(|| hash(&words))
+        (self.changes == 0 && self.stale_by == StaleBy::Nothing).then(|| hash(&words))
     }
 
     /// Whether the attributes may be told without asking the origin.
@@ -267,7 +321,7 @@ fn hash<const WORDS: usize>(words: &[u64; WORDS]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use storage::{Kind, Timestamp};
+    use storage::Kind;
 
     use super::*;
 

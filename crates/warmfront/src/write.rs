@@ -1,31 +1,97 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use storage::Allocation;
+use storage::{Allocation, OriginError};
 
 use crate::answer::Cached;
 use crate::counters::Counter;
 use crate::error::Result;
 use crate::file::OpenFile;
 use crate::flash::ContentsChange;
+use crate::intent::place;
 use crate::object::Layout;
-use crate::property::Coherence;
+use crate::property::{Coherence, Properties, SyncMode, WriteMode};
 use crate::record::Record;
 
 /// `fallocate(2)`: the size stays as it is.
 const KEEP_SIZE: u32 = 0x01;
 /// `fallocate(2)`: what lies behind the range moves.
 const MOVES_RANGE: u32 = 0x08 | 0x20;
+/// `fallocate(2)`: what lies in the range becomes zeros.
+const DROPS_RANGE: u32 = 0x02 | 0x10;
+/// The largest file that the kernel can speak of, bytes.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
-/// Changes of contents. Each goes to the origin at once; the cache follows before it is
-/// acknowledged, so that a read after it never finds older bytes.
+/// Changes of contents. Each goes to the origin at once, or to what is dirty; the cache follows
+/// before it is acknowledged, so that a read after it never finds older bytes.
 impl OpenFile {
     /// Writes `data` at `offset`.
     ///
     /// # Errors
-    /// As the origin decides; what the range then holds is read from the origin again.
+    /// As the origin decides; what the range then holds is read from the origin again. With
+    /// `write=back` the origin is not asked: what it says comes out by
+    /// [`sync`](OpenFile::sync) and [`close`](OpenFile::close).
     pub async fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.pool.writable()?;
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
+        if end.is_none() {
+            return Err(OriginError::too_large("write").into());
+        }
+        let properties = self.tenant().properties();
+        match properties.write {
+            WriteMode::Back => self.write_back(offset, data, &properties).await?,
+            WriteMode::Through | WriteMode::Around => self.write_through(offset, data).await?,
+        }
+        self.tenant().counters.add(Counter::WrittenBytes, data.len() as u64);
+        self.made_to_last(&properties).await
+    }
+
+    /// Takes a write into RAM.
+    async fn write_back(&self, offset: u64, data: &[u8], properties: &Properties) -> Result<()> {
+        let end = offset + data.len() as u64;
+        let _guard = self.object.ranges.exclusive(self.touched(offset, end)).await;
+        self.take(offset, data, properties).await
+    }
+
+    /// The same under a hold of the range.
+    async fn take(&self, offset: u64, data: &[u8], properties: &Properties) -> Result<()> {
+        let (pool, object) = (&self.pool, &self.object);
+        let end = offset + data.len() as u64;
+        if !object.dirty.is_dirty() {
+            pool.check_before_change(object, Some(self)).await?;
+            pool.drop_capability(object).await?;
+        }
+        let file = self.shared_origin_file().await?;
+        let touched = self.touched(offset, end);
+        pool.kill_contents(object, &self.layout(), touched).await?;
+        pool.take_write(object, file, offset, data, properties.failmode).await?;
+        self.follow_write(offset, data);
+        Ok(())
+    }
+
+    /// After a change: makes it last, if that is asked for at once.
+    async fn made_to_last(&self, properties: &Properties) -> Result<()> {
+        match self.syncs() || properties.sync == SyncMode::Always {
+            true => self.sync(false).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Before a change that goes to the origin at once: sees to it that nothing older comes there
+    /// later, neither what is dirty nor what a log has.
+    async fn catch_up(&self) -> Result<()> {
+        let (pool, dirty) = (&self.pool, &self.object.dirty);
+        if dirty.is_dirty() || dirty.touched_txg() > pool.write_back.txgs.committed() {
+            pool.commit(pool.write_back.txgs.open()).await?;
+            if dirty.is_dirty() {
+                return pool.write_back.failure().map_or(Ok(()), Err);
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_through(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.catch_up().await?;
         let _charged = self.pool.memory.charge(data.len() as u64);
         let end = offset.saturating_add(data.len() as u64);
         let _guard = self.object.ranges.exclusive(self.touched(offset, end)).await;
@@ -34,12 +100,18 @@ impl OpenFile {
         let change = self.begin_change(offset..end).await?;
         let outcome = file.write(offset, data).await;
         match &outcome {
-            Ok(()) => self.follow_write(offset, data),
+            Ok(()) if self.keeps_writes() => self.follow_write(offset, data),
+            Ok(()) => {
+                self.drop_records(offset..end);
+                self.drop_tail();
+                self.object.update(|version| {
+                    version.attributes.size = version.attributes.size.max(end);
+                });
+            }
             Err(_) => self.drop_records(offset..end),
         }
         drop(change);
         outcome?;
-        self.tenant().counters.add(Counter::WrittenBytes, data.len() as u64);
         self.changed().await
     }
 
@@ -49,6 +121,29 @@ impl OpenFile {
     /// As [`write`](OpenFile::write).
     pub async fn append(&self, data: &[u8]) -> Result<u64> {
         self.pool.writable()?;
+        let properties = self.tenant().properties();
+        let offset = match properties.write {
+            WriteMode::Back => {
+                let _guard = self.object.ranges.exclusive(0..u64::MAX).await;
+                if !self.object.dirty.is_dirty() {
+                    self.pool.check_before_change(&self.object, Some(self)).await?;
+                }
+                if !self.object.version().is_settled() && !self.object.dirty.is_dirty() {
+                    self.adopt().await?;
+                }
+                let offset = self.attributes().size;
+                self.take(offset, data, &properties).await?;
+                offset
+            }
+            WriteMode::Through | WriteMode::Around => self.append_through(data).await?,
+        };
+        self.tenant().counters.add(Counter::WrittenBytes, data.len() as u64);
+        self.made_to_last(&properties).await?;
+        Ok(offset)
+    }
+
+    async fn append_through(&self, data: &[u8]) -> Result<u64> {
+        self.catch_up().await?;
         let _charged = self.pool.memory.charge(data.len() as u64);
         let _guard = self.object.ranges.exclusive(0..u64::MAX).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
@@ -57,12 +152,18 @@ impl OpenFile {
         let change = self.begin_change(size..size.saturating_add(data.len() as u64)).await?;
         let outcome = file.append(data).await;
         match &outcome {
-            Ok(offset) => self.follow_write(*offset, data),
+            Ok(offset) if self.keeps_writes() => self.follow_write(*offset, data),
+            Ok(offset) => {
+                self.drop_tail();
+                let end = offset + data.len() as u64;
+                self.object.update(|version| {
+                    version.attributes.size = version.attributes.size.max(end);
+                });
+            }
             Err(_) => self.drop_records(self.attributes().size..u64::MAX),
         }
         drop(change);
         let offset = outcome?;
-        self.tenant().counters.add(Counter::WrittenBytes, data.len() as u64);
         self.changed().await?;
         Ok(offset)
     }
@@ -81,13 +182,59 @@ impl OpenFile {
         self.pool.check_before_change(&self.object, Some(self)).await?;
         let file = self.origin_file().await?;
         let change = self.begin_change(affected.clone()).await?;
-        let outcome = file.allocate(allocation).await;
+        if moves {
+            // What a log has of the file lies elsewhere afterwards.
+            self.catch_up().await?;
+        } else {
+            self.pool.write_out(&self.object).await?;
+        }
+        let outcome = {
+            let _contents = self.object.dirty.turn.lock().await;
+            let outcome = file.allocate(allocation).await;
+            if outcome.is_ok() {
+                self.allocated(allocation, moves).await;
+            }
+            outcome
+        };
+        if moves && outcome.is_ok() {
+            self.pool.commit(self.pool.write_back.txgs.open()).await?;
+        }
         self.drop_records(affected);
         if outcome.is_ok() && allocation.mode & KEEP_SIZE == 0 {
             self.drop_tail();
         }
         drop(change);
         outcome?;
+        self.settle_size().await?;
+        self.made_to_last(&self.tenant().properties()).await
+    }
+
+    /// After the origin has reserved, released or moved space, in the turn of the contents: what
+    /// was dirty there is gone, and the log is told.
+    async fn allocated(&self, allocation: Allocation, moves: bool) {
+        let (pool, object) = (&self.pool, &self.object);
+        if moves || allocation.mode & DROPS_RANGE != 0 {
+            let end = if moves { u64::MAX } else { allocation.offset + allocation.length };
+            object.dirty.remove(allocation.offset..end);
+        }
+        if moves || !pool.logs_contents(object) {
+            return pool.unlogged();
+        }
+        object.dirty.touched(pool.write_back.txgs.open());
+        let path = pool.path_of(object);
+        let Allocation { mode, offset, length } = allocation;
+        let file = place(object, &path);
+        pool.log_change(&zil::Record::Allocate { file, mode, offset, length }).await;
+    }
+
+    /// Takes in the size that a change at the origin has led to, also while the file is dirty: all
+    /// that was dirty has been written there before.
+    async fn settle_size(&self) -> Result<()> {
+        if self.object.dirty.is_dirty() {
+            let seen = self.origin_file().await?.attributes().await?;
+            self.object.update(|version| version.set_ahead(Some(seen.size), Some(seen.modified)));
+            self.object.dirty.set_modified(seen.modified);
+        }
         self.adopt().await
     }
 
@@ -109,13 +256,30 @@ impl OpenFile {
         self.pool.check_before_change(&self.object, Some(self)).await?;
         let (file, from) = (self.origin_file().await?, source.origin_file().await?);
         let change = self.begin_change(offset..end).await?;
-        let outcome = file.copy_from(from, source_offset, offset, length).await;
+        self.pool.write_out(&source.object).await?;
+        self.pool.write_out(&self.object).await?;
+        let outcome = {
+            let _contents = self.object.dirty.turn.lock().await;
+            let outcome = file.copy_from(from, source_offset, offset, length).await;
+            if let Ok(copied) = &outcome {
+                self.object.dirty.remove(offset..offset + copied);
+                self.object.dirty.touched(self.pool.write_back.txgs.open());
+                self.pool.unlogged();
+            }
+            outcome
+        };
         self.drop_records(offset..end);
         self.drop_tail();
         drop(change);
         let copied = outcome?;
-        self.adopt().await?;
+        self.settle_size().await?;
+        self.made_to_last(&self.tenant().properties()).await?;
         Ok(copied)
+    }
+
+    /// Whether what is written is kept in RAM.
+    fn keeps_writes(&self) -> bool {
+        self.tenant().properties().write != WriteMode::Around
     }
 
     /// Begins a change of the bytes of `range`, which are locked, and of the last record, which may

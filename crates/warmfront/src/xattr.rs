@@ -2,15 +2,20 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use storage::{ObjectId, OriginError, XattrMode};
+use zil::Record;
 
 use crate::answer::{Content, Metadata};
 use crate::counters::Counter;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
+use crate::intent::place;
 use crate::key::Part;
-use crate::object::Tenant;
+use crate::object::{Object, Tenant};
 use crate::pool::Pool;
 use crate::reader::Reader;
 use crate::version::{StaleBy, Version};
+
+/// What a program may do that others may not; whoever writes to it takes that away.
+const CAPABILITY: &str = "security.capability";
 
 /// Extended attributes. Values are cached as metadata, and so is the answer that there is none.
 /// They belong to an `epoch` of the object, which any change ends.
@@ -119,7 +124,7 @@ impl Pool {
     /// # Errors
     /// As the origin decides.
     pub async fn set_xattr(
-        &self,
+        self: &Arc<Self>,
         id: ObjectId,
         name: &OsStr,
         value: &[u8],
@@ -130,22 +135,53 @@ impl Pool {
         self.check_before_change(&object, None).await?;
         self.before_attributes_change(&object).await?;
         self.kill_metadata(&object, &[Part::XattrNames(0), Part::Xattr(0, name)]).await?;
+        if name == CAPABILITY {
+            object.set_without_capability(false);
+        }
         let outcome = self.origin.set_xattr(id, name, value, mode).await;
+        if outcome.is_ok() {
+            let path = self.path_of(&object);
+            let object = place(&object, &path);
+            self.log_change(&Record::SetXattr { object, name, value }).await;
+        }
         object.update(|version| version.expire(StaleBy::Attributes));
         Ok(outcome?)
+    }
+
+    /// Before a file is written that the origin does not write yet: takes its capability away, as
+    /// a write does.
+    pub(crate) async fn drop_capability(self: &Arc<Self>, object: &Arc<Object>) -> Result<()> {
+        if object.is_without_capability() {
+            return Ok(());
+        }
+        let name = OsStr::new(CAPABILITY);
+        // An error says that there is none, or that the origin has none at all.
+        if self.xattr_for(Reader::Passing, object.id, name).await.is_ok() {
+            match self.remove_xattr(object.id, name).await {
+                Err(EngineError::Origin(error)) if error.is_no_attribute() => {}
+                removed => removed?,
+            }
+        }
+        object.set_without_capability(true);
+        Ok(())
     }
 
     /// Removes an extended attribute.
     ///
     /// # Errors
     /// `ENODATA` when there is none of that name.
-    pub async fn remove_xattr(&self, id: ObjectId, name: &OsStr) -> Result<()> {
+    pub async fn remove_xattr(self: &Arc<Self>, id: ObjectId, name: &OsStr) -> Result<()> {
         self.writable()?;
         let object = self.object(id)?;
         self.check_before_change(&object, None).await?;
         self.before_attributes_change(&object).await?;
         self.kill_metadata(&object, &[Part::XattrNames(0), Part::Xattr(0, name)]).await?;
         let outcome = self.origin.remove_xattr(id, name).await;
+        if outcome.is_ok() {
+            let path = self.path_of(&object);
+            let object = place(&object, &path);
+            self.log_change(&Record::RemoveXattr { object, name }).await;
+        }
         object.update(|version| version.expire(StaleBy::Attributes));
         Ok(outcome?)
     }

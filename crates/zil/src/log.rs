@@ -309,6 +309,11 @@ impl Log {
         }
     }
 
+    /// Bytes of the ring that takes records.
+    pub fn ring_bytes(&self) -> u64 {
+        self.layout.ring_bytes
+    }
+
     /// The last record that was appended.
     pub fn last(&self) -> Position {
         self.state.lock().chain.last()

@@ -38,6 +38,11 @@ pub struct Identity {
     pub born: Option<Timestamp>,
 }
 
+impl Identity {
+    /// Stands for an object of which nothing is known.
+    pub const UNKNOWN: Identity = Identity { object: ObjectId(0), born: None };
+}
+
 impl Place<'_> {
     /// The object, wherever it is.
     pub fn identity(&self) -> Identity {

@@ -77,7 +77,7 @@ impl Machine {
         ceiling_bytes: u64,
     ) -> Start {
         let datasets = Datasets::new("pool").expect("a good name");
-        let fixed = ["recordsize=4K", "prefetch=none", "policy=arc"];
+        let fixed = ["recordsize=4K", "prefetch=none", "policy=arc", "write=through"];
         for setting in fixed.iter().chain(settings) {
             let (name, value) = setting.split_once('=').expect("property=value");
             datasets.set("pool", name, value).expect("a good setting");
@@ -576,11 +576,17 @@ fn crash_history(seed: u64) -> (u64, u64) {
     let first = machine.start(&[], &[]);
     files.iter().for_each(|(name, contents)| drop(first.create(name, contents)));
     drop(first);
+    // What is not at the origin is lost with a crash: with write=back each change is synced.
+    let (write, syncs) = match seed % 2 {
+        0 => ("write=through", false),
+        _ => ("write=back", true),
+    };
     for life in 0..4 {
         let clock: Arc<dyn Clock> = Arc::new(machine.simulation.clone());
         let slowness = Some((clock, Duration::from_micros(500)));
         let (device, crashes) = CrashDevice::new(image, 4096, seed ^ life, slowness);
-        let start = machine.start_with(&["compression=off"], &[Arc::new(device)], 4 << 20);
+        let settings = ["compression=off", write];
+        let start = machine.start_with(&settings, &[Arc::new(device)], 4 << 20);
         for (name, contents) in &files {
             let file = start.open(name, READ);
             let read = start.simulation.run(file.read(0, contents.len())).expect("read");
@@ -599,6 +605,9 @@ fn crash_history(seed: u64) -> (u64, u64) {
                     start.simulation.run(file.write(at as u64, &patch)).expect("written");
                     contents.resize(contents.len().max(end), 0);
                     contents[at..end].copy_from_slice(&patch);
+                    if syncs {
+                        start.simulation.run(file.sync(false)).expect("memory is durable");
+                    }
                 }
                 1 if contents.len() > 100_000 => {
                     let size = contents.len() as u64 - random.below(50_000);

@@ -115,7 +115,7 @@ fn extended_attributes_and_their_absence_are_kept_and_follow_changes() {
 
 #[test]
 fn a_dataset_made_or_moved_while_in_use_governs_what_lies_in_it() {
-    let bench = Bench::new(&["prefetch=none"], CEILING);
+    let bench = Bench::new(&["prefetch=none", "write=through"], CEILING);
     let directory = make_directory(&bench, "d");
     let node = Node { parent: directory, name: name("f"), permissions: 0o644, caller: CALLER };
     let (found, file) =

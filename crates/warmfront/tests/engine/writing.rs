@@ -18,6 +18,8 @@ enum Step {
     Read { offset: u64, length: usize },
     Recordsize { shift: u32 },
     Reopen,
+    Sync { whole: bool },
+    SetWrite { mode: &'static str },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -34,6 +36,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (offset, length).prop_map(|(offset, length)| Step::Read { offset, length }),
         1 => (12..18u32).prop_map(|shift| Step::Recordsize { shift }),
         1 => Just(Step::Reopen),
+        1 => any::<bool>().prop_map(|whole| Step::Sync { whole }),
+        1 => prop_oneof![Just("back"), Just("through")].prop_map(|mode| Step::SetWrite { mode }),
     ];
     proptest::collection::vec(step, 1..40)
 }
@@ -45,8 +49,10 @@ proptest! {
     fn reads_find_what_was_written(
         steps in steps(),
         coherence in prop_oneof![Just("open"), Just("exclusive"), Just("ttl=1")],
+        write in prop_oneof![3 => Just("back"), 1 => Just("through"), 1 => Just("around")],
     ) {
-        let bench = Bench::new(&["recordsize=16K", &format!("coherence={coherence}")], CEILING);
+        let settings = [&format!("coherence={coherence}"), &format!("write={write}")];
+        let bench = Bench::new(&["recordsize=16K", settings[0], settings[1]], CEILING);
         let mut model: Vec<u8> = Vec::new();
         let mut file = bench.create("file");
         for step in steps {
@@ -89,11 +95,24 @@ proptest! {
                     drop(file);
                     file = bench.open("file", READ_WRITE);
                 }
+                Step::Sync { whole } => {
+                    match whole {
+                        true => block_on(bench.pool.sync()).expect("memory is durable"),
+                        false => block_on(file.sync(false)).expect("memory is durable"),
+                    }
+                    prop_assert_eq!(at_origin(&bench, "file"), &model[..]);
+                    prop_assert!(!bench.pool.is_dirty());
+                }
+                Step::SetWrite { mode } => {
+                    bench.pool.datasets().set("pool", "write", mode).expect("a value");
+                }
             }
+            bench.pool.validate_write_back();
             let known = block_on(bench.pool.attributes(file.object(), Some(&file)));
             prop_assert_eq!(known.expect("known").attributes.size, model.len() as u64);
         }
         prop_assert_eq!(read(&file, 0, model.len() + 1), &model[..]);
+        block_on(bench.pool.sync()).expect("memory is durable");
         prop_assert_eq!(at_origin(&bench, "file"), model);
         bench.pool.datasets().validate().expect("valid");
     }

@@ -1,0 +1,276 @@
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use storage::{OriginFile, Timestamp};
+
+use crate::dirty_budget::DirtyBudget;
+use crate::error::{EngineError, Result};
+use crate::extents::{Extents, Piece, Run};
+
+/// What of a file is newer than what the origin is known to keep.
+#[derive(Default)]
+pub(crate) struct Dirty {
+    is_dirty: AtomicBool,
+    state: Mutex<Option<State>>,
+    /// Held over each change that the origin makes of the contents, so that none overtakes another.
+    pub(crate) turn: futures::lock::Mutex<()>,
+    /// Transaction groups up to this one may have taken changes of the contents, or log records of
+    /// them, that are not committed.
+    touched_txg: AtomicU64,
+    failures: Mutex<Failures>,
+}
+
+struct State {
+    extents: Extents,
+    /// The file at the origin, open for writing.
+    file: Arc<dyn OriginFile>,
+    /// When the contents were last changed, or are said to have been.
+    modified: Timestamp,
+    /// The origin does not tell that time yet.
+    times_due: bool,
+    /// A log does not tell it yet.
+    times_unlogged: bool,
+}
+
+/// Writes to the origin that failed, of which those who have the file open are told once.
+#[derive(Default)]
+struct Failures {
+    count: u64,
+    last: Option<EngineError>,
+    /// Somebody has been told of the last one.
+    is_told: bool,
+}
+
+/// A write to a file.
+pub(crate) struct Write<'a> {
+    pub(crate) offset: u64,
+    pub(crate) data: &'a [u8],
+    pub(crate) modified: Timestamp,
+    /// The file at the origin, open for writing.
+    pub(crate) file: &'a Arc<dyn OriginFile>,
+}
+
+/// A run on its way, with where it goes.
+pub(crate) struct Departure {
+    pub(crate) run: Run,
+    pub(crate) file: Arc<dyn OriginFile>,
+}
+
+/// What a log has to take, see [`Dirty::log`].
+pub(crate) enum Logged<'a> {
+    /// Bytes at an offset.
+    Bytes(u64, &'a [u8]),
+    /// The time of the last change.
+    Modified(Timestamp),
+}
+
+impl Dirty {
+    /// Whether there is anything.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.is_dirty.load(Ordering::SeqCst)
+    }
+
+    /// Takes in a write to the open `txg`, if the budget has room for it. When the file was clean,
+    /// calls `came` before anybody can find it dirty.
+    pub(crate) fn write(
+        &self,
+        write: &Write<'_>,
+        txg: u64,
+        budget: &Arc<DirtyBudget>,
+        came: impl FnOnce(),
+    ) -> bool {
+        let Write { offset, data, modified, file } = *write;
+        let mut state = self.state.lock();
+        let appended = match &mut *state {
+            Some(state) => state.extents.append(offset, data, txg),
+            None => false,
+        };
+        let chunk = if appended { None } else { budget.chunk(data) };
+        if !appended && chunk.is_none() {
+            return false;
+        }
+        if state.is_none() {
+            came();
+        }
+        let state = state.get_or_insert_with(|| State {
+            extents: Extents::default(),
+            file: file.clone(),
+            modified,
+            times_due: true,
+            times_unlogged: true,
+        });
+        if let Some(chunk) = chunk {
+            state.extents.insert(offset, chunk, txg);
+        }
+        (state.modified, state.times_due, state.times_unlogged) = (modified, true, true);
+        self.touched(txg);
+        self.is_dirty.store(true, Ordering::SeqCst);
+        true
+    }
+
+    /// What there is of the bytes of `range`.
+    pub(crate) fn snapshot(&self, range: Range<u64>) -> Vec<(u64, Piece)> {
+        if !self.is_dirty() {
+            return Vec::new();
+        }
+        self.state.lock().as_ref().map_or(Vec::new(), |state| state.extents.snapshot(range))
+    }
+
+    /// Forgets the bytes of `range`: the origin has been told what becomes of them.
+    pub(crate) fn remove(&self, range: Range<u64>) {
+        if let Some(state) = &mut *self.state.lock() {
+            state.extents.remove(range);
+        }
+    }
+
+    /// Notes a time of the last change that somebody has set.
+    pub(crate) fn set_modified(&self, modified: Timestamp) {
+        if let Some(state) = &mut *self.state.lock() {
+            (state.modified, state.times_unlogged) = (modified, true);
+        }
+    }
+
+    /// Notes that a change, or log records of one, belong to a group that is not committed.
+    pub(crate) fn touched(&self, txg: u64) {
+        self.touched_txg.fetch_max(txg, Ordering::SeqCst);
+    }
+
+    /// The last group that has to be committed before the origin alone tells the truth.
+    pub(crate) fn touched_txg(&self) -> u64 {
+        self.touched_txg.load(Ordering::SeqCst)
+    }
+
+    /// The next bytes from `from` on that a group up to `txg` has to take to the origin.
+    pub(crate) fn depart(&self, from: u64, txg: u64, bytes_max: u64) -> Option<Departure> {
+        let mut state = self.state.lock();
+        let state = state.as_mut()?;
+        let run = state.extents.depart(from, txg, bytes_max)?;
+        state.times_due = true;
+        Some(Departure { run, file: state.file.clone() })
+    }
+
+    /// Notes that a run has come to the origin, or has not.
+    pub(crate) fn arrived(&self, run: Run, succeeded: bool) {
+        if let Some(state) = &mut *self.state.lock() {
+            state.extents.arrived(&run, succeeded);
+        }
+    }
+
+    /// Whether something has yet to be written by a group up to `txg`.
+    pub(crate) fn is_due(&self, txg: u64) -> bool {
+        self.state.lock().as_ref().is_some_and(|state| state.extents.is_due(txg))
+    }
+
+    /// The file at the origin.
+    pub(crate) fn file(&self) -> Option<Arc<dyn OriginFile>> {
+        self.state.lock().as_ref().map(|state| state.file.clone())
+    }
+
+    /// The time that the origin has to be told, and the file; it is told from here on.
+    pub(crate) fn take_times(&self) -> Option<(Timestamp, Arc<dyn OriginFile>)> {
+        let mut state = self.state.lock();
+        let state = state.as_mut().filter(|state| state.times_due)?;
+        state.times_due = false;
+        Some((state.modified, state.file.clone()))
+    }
+
+    /// Says that the origin was not told the time after all.
+    pub(crate) fn times_failed(&self) {
+        if let Some(state) = &mut *self.state.lock() {
+            state.times_due = true;
+        }
+    }
+
+    /// Offers to `take` all that no log has, up to the first that it does not take. Says whether
+    /// it took all.
+    pub(crate) fn log<E>(
+        &self,
+        with_times: bool,
+        txg: u64,
+        mut take: impl FnMut(Logged<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let mut state = self.state.lock();
+        let Some(state) = &mut *state else { return Ok(()) };
+        for (offset, piece) in state.extents.unlogged() {
+            take(Logged::Bytes(offset, piece.bytes()))?;
+            piece.set_logged();
+            self.touched_txg.fetch_max(txg, Ordering::SeqCst);
+        }
+        if with_times && state.times_unlogged {
+            take(Logged::Modified(state.modified))?;
+            state.times_unlogged = false;
+        }
+        Ok(())
+    }
+
+    /// Forgets that a log has anything of it: what it has is about to be released.
+    pub(crate) fn forget_logged(&self) {
+        if let Some(state) = &mut *self.state.lock() {
+            state.extents.forget_logged();
+            state.times_unlogged = true;
+        }
+    }
+
+    /// Forgets what the origin keeps, now that everything up to `txg` is committed. When nothing
+    /// is left, calls `clean` before anybody can write again, and returns what that returns.
+    pub(crate) fn committed<T>(&self, txg: u64, clean: impl FnOnce() -> T) -> Option<T> {
+        let mut guard = self.state.lock();
+        let state = guard.as_mut()?;
+        state.extents.committed(txg);
+        if !state.extents.is_empty() {
+            return None;
+        }
+        *guard = None;
+        self.is_dirty.store(false, Ordering::SeqCst);
+        Some(clean())
+    }
+
+    /// Forgets everything: nobody will ever read it. As [`committed`](Dirty::committed).
+    pub(crate) fn discard<T>(&self, clean: impl FnOnce() -> T) -> Option<T> {
+        let mut guard = self.state.lock();
+        guard.take()?;
+        self.is_dirty.store(false, Ordering::SeqCst);
+        Some(clean())
+    }
+
+    /// Notes that the origin did not take a write.
+    pub(crate) fn failed(&self, error: EngineError) {
+        let mut failures = self.failures.lock();
+        failures.count += 1;
+        failures.last = Some(error);
+        failures.is_told = false;
+    }
+
+    /// How many failures somebody who opens the file now has been told of.
+    pub(crate) fn failures_told(&self) -> u64 {
+        let failures = self.failures.lock();
+        if failures.is_told { failures.count } else { failures.count.saturating_sub(1) }
+    }
+
+    /// The last failure, if it is one that has not been told to the holder of `told`.
+    pub(crate) fn tell_failure(&self, told: &AtomicU64) -> Result<()> {
+        let mut failures = self.failures.lock();
+        if told.swap(failures.count, Ordering::Relaxed) == failures.count {
+            return Ok(());
+        }
+        failures.is_told = true;
+        failures.last.clone().map_or(Ok(()), Err)
+    }
+
+    /// Recounts everything.
+    pub(crate) fn validate(&self) {
+        let state = self.state.lock();
+        assert_eq!(state.is_some(), self.is_dirty(), "the flag agrees");
+        if let Some(state) = &*state {
+            state.extents.validate();
+        }
+    }
+}
+
+impl std::fmt::Debug for Dirty {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Dirty").field("is_dirty", &self.is_dirty()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,459 @@
+//! How a pool uses its intent log.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use storage::{Attributes, Entry, NodeKind, ObjectId, SetAttributes, SetTime};
+use zil::{AppendError, Identity, Log, Made, Name, Place, Position, Record};
+
+use crate::dirty::Logged;
+use crate::error::{EngineError, Result};
+use crate::file::OpenFile;
+use crate::flash::Renounce;
+use crate::object::Object;
+use crate::pool::Pool;
+use crate::property::{LogBias, SyncMode, WriteMode};
+use crate::write_back::Refused;
+
+/// The part of the log that may be used before the open txg is closed early, as its divisor.
+const CLOSE_SHARE: u64 = 4;
+/// Times that an append waits for a commit that is to make room.
+const ATTEMPTS_MAX: usize = 4;
+
+/// A pool's log device.
+pub(crate) struct Intent {
+    pub(crate) log: Arc<Log>,
+    /// Notes, in a place that lasts, that the log must not be replayed.
+    renounce: Renounce,
+    /// Bytes that were appended since the last release.
+    appended_bytes: AtomicU64,
+}
+
+/// What was made under a name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum MadeKind<'a> {
+    File,
+    Directory,
+    Symlink(&'a OsStr),
+    Node(NodeKind),
+    /// Another name of what is there.
+    Link,
+}
+
+impl Pool {
+    /// Takes a log device in. It is empty.
+    ///
+    /// # Errors
+    /// When what is under way could not be brought to the origin first.
+    pub async fn add_log(self: &Arc<Self>, log: Arc<Log>, renounce: Renounce) -> Result<()> {
+        let intent = Intent { log, renounce, appended_bytes: AtomicU64::new(0) };
+        // Names that were changed before are not in the log.
+        self.unlogged();
+        self.intent.store(Some(Arc::new(intent)));
+        self.commit(self.write_back.txgs.open()).await
+    }
+
+    /// Stops using the log device, once the origin has everything.
+    ///
+    /// # Errors
+    /// When it does not take everything. The log is then still in use.
+    pub async fn remove_log(self: &Arc<Self>) -> Result<Option<Arc<Log>>> {
+        let Some(intent) = self.intent() else { return Ok(None) };
+        self.write_back.names_changed();
+        // Nothing is logged from here on, and who needs it to last waits for a commit.
+        self.intent.store(None);
+        self.unlogged();
+        let position = intent.log.last();
+        let emptied = match self.commit_all().await {
+            Ok(()) => intent
+                .log
+                .release(position)
+                .await
+                .map_err(|failed| EngineError::Log { reason: failed.to_string() }),
+            Err(error) => Err(error),
+        };
+        match emptied {
+            Ok(()) => Ok(Some(intent.log.clone())),
+            Err(error) => {
+                self.intent.store(Some(intent));
+                Err(error)
+            }
+        }
+    }
+
+    /// How the log device does.
+    pub fn log_statistics(&self) -> Option<zil::Statistics> {
+        self.intent().map(|intent| intent.log.statistics())
+    }
+
+    pub(crate) fn intent(&self) -> Option<Arc<Intent>> {
+        self.intent.load_full()
+    }
+
+    /// Notes that something was changed that the log does not tell: to make it last, the open txg
+    /// has to be committed.
+    pub(crate) fn unlogged(&self) {
+        self.unlogged_txg.fetch_max(self.write_back.txgs.open(), Ordering::SeqCst);
+    }
+
+    /// Gives up a log whose device has failed.
+    fn log_failed(&self, intent: &Arc<Intent>, failed: &dyn std::fmt::Display) {
+        let pool = self.name();
+        self.unlogged();
+        if self.intent().is_some_and(|current| Arc::ptr_eq(&current, intent)) {
+            tracing::error!(
+                pool,
+                error = %failed,
+                "the log device failed; fsync waits for the origin from here on"
+            );
+            *self.lost_log.lock() = Some(LostLog { intent: intent.clone(), is_renounced: false });
+            self.intent.store(None);
+        }
+    }
+
+    /// Before anybody is told that something lasts without the log: sees to it that a log that was
+    /// given up is never replayed.
+    fn renounce_lost_log(&self) -> Result<()> {
+        let mut lost = self.lost_log.lock();
+        let Some(lost) = lost.as_mut().filter(|lost| !lost.is_renounced) else { return Ok(()) };
+        (lost.intent.renounce)().map_err(|error| EngineError::Log {
+            reason: format!("the log device failed, and that could not be noted: {error}"),
+        })?;
+        lost.is_renounced = true;
+        Ok(())
+    }
+
+    fn has_log_to_renounce(&self) -> bool {
+        self.lost_log.lock().as_ref().is_some_and(|lost| !lost.is_renounced)
+    }
+
+    /// Whether the log device has failed.
+    pub fn has_lost_log(&self) -> bool {
+        self.lost_log.lock().is_some()
+    }
+
+    /// A path of an object from the pool's top directory: its names, separated by slashes.
+    pub(crate) fn path_of(&self, object: &Object) -> OsString {
+        let mut names = Vec::new();
+        let mut next = object.place().parent.clone();
+        while let Some((parent, name)) = next {
+            names.push(name);
+            next = self.objects.get(parent).and_then(|parent| parent.place().parent.clone());
+            if names.len() > crate::pool::DEPTH_MAX {
+                break;
+            }
+        }
+        let mut path = OsString::new();
+        for name in names.iter().rev() {
+            if !path.is_empty() {
+                path.push("/");
+            }
+            path.push(name);
+        }
+        path
+    }
+
+    /// Tells the log that something was made, before anybody can find it.
+    pub(crate) async fn log_made(
+        self: &Arc<Self>,
+        directory: &Object,
+        name: &OsStr,
+        entry: &Entry,
+        kind: MadeKind<'_>,
+    ) {
+        if self.intent().is_none() {
+            return;
+        }
+        let path = self.path_of(directory);
+        let attributes = entry.attributes;
+        let made = Made {
+            name: Name { parent: place(directory, &path), name },
+            object: entry.object,
+            born: attributes.born,
+            permissions: attributes.permissions,
+            uid: attributes.uid,
+            gid: attributes.gid,
+        };
+        self.log_change(&match kind {
+            MadeKind::File => Record::Create(made),
+            MadeKind::Directory => Record::MakeDirectory(made),
+            MadeKind::Symlink(target) => Record::Symlink { made, target },
+            MadeKind::Node(kind) => Record::MakeNode { made, kind },
+            MadeKind::Link => {
+                let Some(object) = self.objects.get(entry.object) else { return self.unlogged() };
+                if object.place().parent.is_none() {
+                    // It had no name before, by which it would be found again.
+                    return self.unlogged();
+                }
+                let path = self.path_of(&object);
+                let record = Record::Link { object: place(&object, &path), name: made.name };
+                return self.log_change(&record).await;
+            }
+        })
+        .await;
+    }
+
+    /// Which object a name leads to, as a log tells it, and whether it has no other name. The
+    /// origin is asked what is not `known`, if there is a log.
+    pub(crate) async fn identity(
+        &self,
+        known: Option<&Object>,
+        directory: &Object,
+        name: &OsStr,
+    ) -> (Identity, bool) {
+        let told = |object, attributes: Attributes| {
+            (Identity { object, born: attributes.born }, attributes.links <= 1)
+        };
+        if self.intent().is_none() {
+            return (Identity::UNKNOWN, false);
+        }
+        if let Some(object) = known
+            && object.version().is_settled_names()
+        {
+            return told(object.id, object.attributes());
+        }
+        let Ok(entry) = self.origin.lookup(directory.id, name).await else {
+            return (Identity::UNKNOWN, false);
+        };
+        self.origin.forget(entry.object, 1);
+        told(entry.object, entry.attributes)
+    }
+
+    /// Tells the log a change that has been made at the origin, under the locks that keep others
+    /// from building on it.
+    pub(crate) async fn log_change(self: &Arc<Self>, record: &Record<'_>) {
+        self.write_back.names_changed();
+        let Some(intent) = self.intent() else { return };
+        if self.append(&intent, record).await.is_err() {
+            self.unlogged();
+        }
+    }
+
+    /// Appends a record, after a commit if the log is full.
+    async fn append(
+        self: &Arc<Self>,
+        intent: &Arc<Intent>,
+        record: &Record<'_>,
+    ) -> Result<Position> {
+        for _ in 0..ATTEMPTS_MAX {
+            match self.try_append(intent, record) {
+                Ok(position) => return Ok(position),
+                Err(error) => self.make_room(intent, error).await?,
+            }
+        }
+        Err(EngineError::Log { reason: "the log stays full".to_string() })
+    }
+
+    fn try_append(
+        self: &Arc<Self>,
+        intent: &Arc<Intent>,
+        record: &Record<'_>,
+    ) -> std::result::Result<Position, AppendError> {
+        let position = intent.log.try_append(record)?;
+        let bytes = record.data_bytes() + RECORD_BYTES;
+        let appended = intent.appended_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if appended > intent.log.ring_bytes() / CLOSE_SHARE {
+            self.close_early();
+        }
+        Ok(position)
+    }
+
+    /// Does what helps when the log did not take a record.
+    async fn make_room(self: &Arc<Self>, intent: &Arc<Intent>, error: AppendError) -> Result<()> {
+        match error {
+            AppendError::Busy => {
+                let oldest = Position(intent.log.durable().0 + 1);
+                intent.log.commit(oldest).await.map_err(|failed| {
+                    self.log_failed(intent, &failed);
+                    EngineError::Log { reason: failed.to_string() }
+                })
+            }
+            AppendError::Full { .. } => self.commit(self.write_back.txgs.open()).await,
+            AppendError::Failed(failed) => {
+                self.log_failed(intent, &failed);
+                Err(EngineError::Log { reason: failed.to_string() })
+            }
+            error => Err(EngineError::Log { reason: error.to_string() }),
+        }
+    }
+
+    /// Appends what no log has of a file.
+    async fn log_object(
+        self: &Arc<Self>,
+        intent: &Arc<Intent>,
+        object: &Arc<Object>,
+        with_times: bool,
+    ) -> Result<()> {
+        let path = self.path_of(object);
+        let file = place(object, &path);
+        for _ in 0..ATTEMPTS_MAX {
+            let txg = self.write_back.txgs.open();
+            let taken = object.dirty.log(with_times, txg, |logged| {
+                let record = match logged {
+                    Logged::Bytes(offset, data) => Record::Write { file, offset, data },
+                    Logged::Modified(modified) => {
+                        let modified = Some(SetTime::At(modified));
+                        let change = SetAttributes { modified, ..SetAttributes::default() };
+                        Record::SetAttributes { object: file, change }
+                    }
+                };
+                self.try_append(intent, &record).map(drop)
+            });
+            match taken {
+                Ok(()) => return Ok(()),
+                Err(error) => self.make_room(intent, error).await?,
+            }
+        }
+        Err(EngineError::Log { reason: "the log stays full".to_string() })
+    }
+
+    /// Once a txg has been flushed at the origin: lets go of its records.
+    pub(crate) async fn release_log(
+        self: &Arc<Self>,
+        txg: u64,
+        released: Option<(Position, Arc<Intent>)>,
+        refused: &[Refused],
+    ) -> Result<()> {
+        let Some((position, intent)) = released else { return self.renounce_lost_log() };
+        for (object, _) in refused {
+            // The log is released from its old end on: what the origin refused goes to its new end.
+            object.dirty.forget_logged();
+            self.relog(&intent, object).await?;
+        }
+        intent.appended_bytes.store(0, Ordering::Relaxed);
+        // A mark for people who look at the log.
+        let _ = intent.log.try_append(&Record::Committed { txg });
+        if let Err(failed) = intent.log.release(position).await {
+            self.log_failed(&intent, &failed);
+            self.renounce_lost_log()?;
+        }
+        Ok(())
+    }
+
+    /// Logs what is dirty of a file again, without waiting for a commit.
+    async fn relog(self: &Arc<Self>, intent: &Arc<Intent>, object: &Arc<Object>) -> Result<()> {
+        let path = self.path_of(object);
+        let file = place(object, &path);
+        let txg = self.write_back.txgs.open();
+        let taken = object.dirty.log(false, txg, |logged| match logged {
+            Logged::Bytes(offset, data) => {
+                self.try_append(intent, &Record::Write { file, offset, data }).map(drop)
+            }
+            Logged::Modified(_) => Ok(()),
+        });
+        let committed = match taken {
+            Ok(()) => intent.log.commit(intent.log.last()).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        committed.map_err(|reason| EngineError::Log { reason })
+    }
+
+    /// Commits until nothing is dirty that was before.
+    ///
+    /// # Errors
+    /// The first of the files that the origin refused, or why it takes nothing.
+    pub(crate) async fn commit_all(self: &Arc<Self>) -> Result<()> {
+        self.commit(self.write_back.txgs.open()).await?;
+        self.write_back.failure().map_or(Ok(()), Err)
+    }
+
+    /// Makes what was written to a file, and what led to it, last as `fsync` promises.
+    pub(crate) async fn sync_object(
+        self: &Arc<Self>,
+        opened: &OpenFile,
+        data_only: bool,
+    ) -> Result<()> {
+        let object = &opened.object;
+        let properties = self.properties(object);
+        if properties.sync == SyncMode::Disabled {
+            return Ok(());
+        }
+        let txgs = &self.write_back.txgs;
+        if let Some(intent) = self.intent() {
+            let is_logged = self.unlogged_txg.load(Ordering::SeqCst) <= txgs.committed()
+                && properties.logbias == LogBias::Latency
+                && properties.write == WriteMode::Back
+                && object.attributes().links > 0;
+            if is_logged && self.sync_by_log(&intent, object, data_only).await.is_ok() {
+                return Ok(());
+            }
+        }
+        let is_alone = self.intent().is_none() && !self.has_log_to_renounce();
+        let is_untouched =
+            !object.dirty.is_dirty() && object.dirty.touched_txg() <= txgs.committed();
+        if is_alone || is_untouched {
+            let file = opened.origin_file().await?;
+            self.sync_alone(object, file, data_only).await?;
+            return if is_alone { Ok(()) } else { self.sync_names(self.root()).await };
+        }
+        // The log has older data that must not come back over what it does not have.
+        let txg = txgs.open();
+        self.write_back.names_changed();
+        self.commit(txg).await?;
+        match object.dirty.is_due(txg) {
+            true => self.write_back.failure().map_or(Ok(()), Err),
+            false => Ok(()),
+        }
+    }
+
+    async fn sync_by_log(
+        self: &Arc<Self>,
+        intent: &Arc<Intent>,
+        object: &Arc<Object>,
+        data_only: bool,
+    ) -> Result<()> {
+        self.log_object(intent, object, !data_only).await?;
+        intent.log.commit(intent.log.last()).await.map_err(|failed| {
+            self.log_failed(intent, &failed);
+            EngineError::Log { reason: failed.to_string() }
+        })
+    }
+
+    /// Makes names last, as `fsync` of a directory promises.
+    pub(crate) async fn sync_names(self: &Arc<Self>, directory: ObjectId) -> Result<()> {
+        let txgs = &self.write_back.txgs;
+        let Some(intent) = self.intent() else {
+            if self.has_log_to_renounce() {
+                return self.commit(txgs.open()).await;
+            }
+            return Ok(self.origin.sync_directory(directory).await?);
+        };
+        if self.unlogged_txg.load(Ordering::SeqCst) <= txgs.committed() {
+            match intent.log.commit(intent.log.last()).await {
+                Ok(()) => return Ok(()),
+                Err(failed) => self.log_failed(&intent, &failed),
+            }
+        }
+        self.commit(txgs.open()).await
+    }
+
+    /// Before a file takes the place of another: sees to it that its contents are found with its
+    /// new name, also when nobody has asked for that.
+    pub(crate) async fn keep_contents(self: &Arc<Self>, object: &Arc<Object>) -> Result<()> {
+        if !object.dirty.is_dirty() {
+            return Ok(());
+        }
+        if let Some(intent) = self.intent()
+            && self.sync_by_log(&intent, object, true).await.is_ok()
+        {
+            return Ok(());
+        }
+        // A file that the origin refuses is moved nevertheless: its contents are kept here.
+        self.write_out(object).await.or(Ok(()))
+    }
+}
+
+/// About what a record takes besides its data, bytes.
+const RECORD_BYTES: u64 = 128;
+
+/// A log device that has failed.
+pub(crate) struct LostLog {
+    intent: Arc<Intent>,
+    is_renounced: bool,
+}
+
+/// An object as a record speaks of it.
+pub(crate) fn place<'a>(object: &Object, path: &'a OsStr) -> Place<'a> {
+    Place { object: object.id, born: object.attributes().born, path }
+}

@@ -1,0 +1,194 @@
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+/// Transaction groups that are remembered after they have ended.
+pub const TXG_HISTORY_MAX: usize = 100;
+
+/// The transaction groups of a pool: one is open and takes changes, the one before it may be on its
+/// way to the origin.
+///
+/// A change is made under a [hold](Txgs::enter) of the open group; [closing](Txgs::close) waits for
+/// all holds (the group is then quiescing), so that every change belongs to one group as a whole.
+#[derive(Debug)]
+pub(crate) struct Txgs {
+    open: RwLock<u64>,
+    committed: AtomicU64,
+    /// Bytes that the open group has taken.
+    open_bytes: AtomicU64,
+    /// When its first change came.
+    dirty_since: Mutex<Option<Duration>>,
+    /// Held by the one who brings a group to the origin.
+    pub(crate) turn: futures::lock::Mutex<()>,
+    /// Somebody looks after groups that have come of age.
+    pub(crate) is_tended: AtomicBool,
+    /// Somebody has been sent to close the open group early.
+    pub(crate) is_closing_early: AtomicBool,
+    history: Mutex<History>,
+}
+
+#[derive(Debug, Default)]
+struct History {
+    ended: VecDeque<Txg>,
+    current: Option<Txg>,
+}
+
+/// One transaction group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Txg {
+    /// Its number.
+    pub number: u64,
+    /// Where it stands.
+    pub state: TxgState,
+    /// Bytes of changes that it took.
+    pub dirty_bytes: u64,
+    /// Files that had changes.
+    pub files: u64,
+    /// Bytes that it has written to the origin so far.
+    pub written_bytes: u64,
+    /// In so many calls.
+    pub writes: u64,
+    /// How long it was open with changes.
+    pub open: Duration,
+    /// How long the writes to the origin took.
+    pub writing: Duration,
+    /// How long the origin took to make them last.
+    pub flushing: Duration,
+    /// Why it failed, or did not take the changes of some file: they go with the next one.
+    pub error: Option<String>,
+}
+
+/// Where a transaction group stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TxgState {
+    /// It takes changes.
+    Open,
+    /// It waits for changes that have begun.
+    Quiescing,
+    /// Its changes are on their way to the origin.
+    Syncing,
+    /// The origin keeps its changes.
+    Committed,
+    /// The origin did not take all of them.
+    Failed,
+}
+
+/// The right to change something in the open group.
+pub(crate) type TxgHold<'a> = RwLockReadGuard<'a, u64>;
+
+impl Default for Txgs {
+    fn default() -> Txgs {
+        Txgs {
+            open: RwLock::new(1),
+            committed: AtomicU64::new(0),
+            open_bytes: AtomicU64::new(0),
+            dirty_since: Mutex::default(),
+            turn: futures::lock::Mutex::default(),
+            is_tended: AtomicBool::new(false),
+            is_closing_early: AtomicBool::new(false),
+            history: Mutex::default(),
+        }
+    }
+}
+
+impl Txgs {
+    /// The number of the open group, which stays open as long as this is held.
+    pub(crate) fn enter(&self) -> TxgHold<'_> {
+        self.open.read()
+    }
+
+    /// The number of the group that is open at this moment.
+    pub(crate) fn open(&self) -> u64 {
+        *self.open.read()
+    }
+
+    /// Groups up to this one have been committed.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::SeqCst)
+    }
+
+    /// Notes that the open group has taken so many bytes; says how many it has by now.
+    pub(crate) fn took(&self, bytes: u64, now: Duration) -> u64 {
+        self.dirty_since.lock().get_or_insert(now);
+        self.open_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
+    /// Since when the open group has changes.
+    pub(crate) fn dirty_since(&self) -> Option<Duration> {
+        *self.dirty_since.lock()
+    }
+
+    /// Closes the open group, and opens the next one; `at_close` is called between the two. To be
+    /// called by the one who has the [turn](Txgs::turn).
+    pub(crate) fn close<T>(&self, now: Duration, at_close: impl FnOnce() -> T) -> (u64, T) {
+        self.note(|txg| txg.state = TxgState::Quiescing);
+        let mut open = self.open.write();
+        let number = *open;
+        let result = at_close();
+        *open += 1;
+        let since = self.dirty_since.lock().take();
+        let dirty_bytes = self.open_bytes.swap(0, Ordering::Relaxed);
+        drop(open);
+        self.history.lock().current = Some(Txg {
+            number,
+            state: TxgState::Syncing,
+            dirty_bytes,
+            files: 0,
+            written_bytes: 0,
+            writes: 0,
+            open: since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
+            writing: Duration::ZERO,
+            flushing: Duration::ZERO,
+            error: None,
+        });
+        (number, result)
+    }
+
+    /// Notes something of the group that is on its way.
+    pub(crate) fn note(&self, note: impl FnOnce(&mut Txg)) {
+        if let Some(txg) = &mut self.history.lock().current {
+            note(txg);
+        }
+    }
+
+    /// Ends the group that is on its way: it is committed, but for files that the origin refused,
+    /// or it has failed.
+    pub(crate) fn end(&self, outcome: Result<Option<String>, String>) {
+        let mut history = self.history.lock();
+        let Some(mut txg) = history.current.take() else { return };
+        (txg.state, txg.error) = match outcome {
+            Ok(refused) => (TxgState::Committed, refused),
+            Err(error) => (TxgState::Failed, Some(error)),
+        };
+        if txg.state == TxgState::Committed {
+            self.committed.store(txg.number, Ordering::SeqCst);
+        }
+        if txg.dirty_bytes > 0 || txg.writes > 0 || txg.error.is_some() {
+            history.ended.push_back(txg);
+            if history.ended.len() > TXG_HISTORY_MAX {
+                history.ended.pop_front();
+            }
+        }
+    }
+
+    /// The last groups that had changes, the open one last.
+    pub(crate) fn history(&self, now: Duration) -> Vec<Txg> {
+        let open = Txg {
+            number: self.open(),
+            state: TxgState::Open,
+            dirty_bytes: self.open_bytes.load(Ordering::Relaxed),
+            files: 0,
+            written_bytes: 0,
+            writes: 0,
+            open: self.dirty_since().map_or(Duration::ZERO, |since| now.saturating_sub(since)),
+            writing: Duration::ZERO,
+            flushing: Duration::ZERO,
+            error: None,
+        };
+        let history = self.history.lock();
+        history.ended.iter().chain(&history.current).cloned().chain([open]).collect()
+    }
+}

@@ -1,0 +1,465 @@
+//! How dirty data comes to the origin.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use storage::{ObjectId, OriginFile, SetAttributes, SetTime};
+
+use crate::dirty::{Departure, Write};
+use crate::dirty_budget::{DirtyBudget, ThrottleStatistics};
+use crate::error::{EngineError, Result};
+use crate::memory::Memory;
+use crate::object::Object;
+use crate::pool::Pool;
+use crate::property::FailMode;
+use crate::txg::{Txg, Txgs};
+
+/// The age at which an open txg is closed. As `zfs_txg_timeout` of OpenZFS.
+const TXG_AGE: Duration = Duration::from_secs(5);
+/// Between two looks whether a txg has come of age.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// The largest write that is asked of the origin in one call.
+const ORIGIN_WRITE_BYTES_MAX: u64 = 4 << 20;
+/// Files that may be dirty: each keeps a file open at the origin.
+const DIRTY_FILES_MAX: usize = 4096;
+/// Files of a txg that are made durable one by one; with more, the whole origin is.
+const FILE_SYNCS_MAX: usize = 32;
+/// Between two looks of a writer whether there is room.
+const ROOM_INTERVAL: Duration = Duration::from_millis(2);
+/// How long a writer waits for room that an origin which fails does not make.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// Dirty data of a pool.
+pub(crate) struct WriteBack {
+    pub(crate) txgs: Txgs,
+    pub(crate) budget: Arc<DirtyBudget>,
+    /// Files with dirty data. Each has one more use.
+    files: Mutex<BTreeMap<ObjectId, Arc<Object>>>,
+    /// Names or attributes have been changed at the origin since the last commit.
+    names_changed: AtomicBool,
+    /// Why the last commit failed.
+    failing: Mutex<Option<EngineError>>,
+}
+
+impl WriteBack {
+    pub(crate) fn new(memory: Arc<Memory>) -> WriteBack {
+        WriteBack {
+            txgs: Txgs::default(),
+            budget: DirtyBudget::new(memory),
+            files: Mutex::default(),
+            names_changed: AtomicBool::new(false),
+            failing: Mutex::default(),
+        }
+    }
+
+    /// Why the last commit did not take everything.
+    pub(crate) fn failure(&self) -> Option<EngineError> {
+        self.failing.lock().clone()
+    }
+
+    /// Notes that names or attributes were changed at the origin, which may not keep that yet.
+    pub(crate) fn names_changed(&self) {
+        self.names_changed.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A file whose changes the origin did not take, and why.
+pub(crate) type Refused = (Arc<Object>, EngineError);
+
+/// What of a pool's data is not at the origin yet, and how that goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteBackStatistics {
+    /// How writers are slowed.
+    pub throttle: ThrottleStatistics,
+    /// Files with dirty data.
+    pub dirty_files: u64,
+    /// The last transaction groups, the open one last.
+    pub txgs: Vec<Txg>,
+    /// Why the last commit failed, while none has succeeded since.
+    pub failing: Option<String>,
+}
+
+impl Pool {
+    /// What is not at the origin yet.
+    pub fn write_back_statistics(&self) -> WriteBackStatistics {
+        WriteBackStatistics {
+            throttle: self.write_back.budget.statistics(),
+            dirty_files: self.write_back.files.lock().len() as u64,
+            txgs: self.write_back.txgs.history(self.now()),
+            failing: self.write_back.failing.lock().as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// Whether anything is not at the origin yet.
+    pub fn is_dirty(&self) -> bool {
+        !self.write_back.files.lock().is_empty()
+    }
+
+    /// Paths of files that are not wholly at the origin yet, at most so many.
+    pub fn dirty_paths(&self, paths_max: usize) -> Vec<std::ffi::OsString> {
+        let files: Vec<_> =
+            self.write_back.files.lock().values().take(paths_max).cloned().collect();
+        files.iter().map(|object| self.path_of(object)).collect()
+    }
+
+    /// Waits until a write may go on: slowed as dirty data nears its limit, and held up at it.
+    ///
+    /// # Errors
+    /// Why the origin takes no data, if `failmode` says so or it has been waited for long enough.
+    pub(crate) async fn throttle(self: &Arc<Self>, bytes: u64, mode: FailMode) -> Result<()> {
+        let budget = &self.write_back.budget;
+        let delay = budget.delay(self.now());
+        if !delay.is_zero() {
+            self.clock.sleep(delay).await;
+        }
+        let began = self.now();
+        while !budget.has_room(bytes) || self.write_back.files.lock().len() >= DIRTY_FILES_MAX {
+            let failing = self.write_back.failing.lock().clone();
+            if let Some(error) = failing
+                && (mode == FailMode::Continue || self.now() - began >= ROOM_WAIT_MAX)
+            {
+                return Err(error);
+            }
+            self.close_early();
+            self.clock.sleep(ROOM_INTERVAL).await;
+        }
+        Ok(())
+    }
+
+    /// Takes in what was written to a file by the holder of the range, once there is room.
+    ///
+    /// # Errors
+    /// As [`throttle`](Pool::throttle).
+    pub(crate) async fn take_write(
+        self: &Arc<Self>,
+        object: &Arc<Object>,
+        file: &Arc<dyn OriginFile>,
+        offset: u64,
+        data: &[u8],
+        mode: FailMode,
+    ) -> Result<()> {
+        let budget = &self.write_back.budget;
+        let mut done = 0;
+        for part in data.chunks(budget.chunk_bytes_max()) {
+            loop {
+                self.throttle(part.len() as u64, mode).await?;
+                if self.try_take(object, file, offset + done, part) {
+                    break;
+                }
+            }
+            done += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn try_take(
+        self: &Arc<Self>,
+        object: &Arc<Object>,
+        file: &Arc<dyn OriginFile>,
+        offset: u64,
+        data: &[u8],
+    ) -> bool {
+        let write_back = &self.write_back;
+        let modified = self.clock.time_of_day();
+        let mut has_come = false;
+        let taken = {
+            let txg = write_back.txgs.enter();
+            let write = Write { offset, data, modified, file };
+            let came = || {
+                has_come = true;
+                self.objects.get_used(object.id);
+                write_back.files.lock().insert(object.id, object.clone());
+                if self.flash.is_in_use() {
+                    self.flash.unsynced.ahead(object.id);
+                }
+            };
+            let taken = object.dirty.write(&write, *txg, &write_back.budget, came);
+            if taken {
+                let end = offset + data.len() as u64;
+                let length = data.len() as u64;
+                object.update(|version| version.write_ahead(end, length, modified));
+            }
+            taken
+        };
+        if taken {
+            self.took(data.len() as u64);
+        }
+        if has_come {
+            self.tend();
+        }
+        taken
+    }
+
+    /// Notes that the open txg has taken so many bytes.
+    pub(crate) fn took(self: &Arc<Self>, bytes: u64) {
+        let taken = self.write_back.txgs.took(bytes, self.now());
+        if taken >= self.write_back.budget.close_bytes() {
+            self.close_early();
+        }
+    }
+
+    /// Sees to it that a txg is committed when it comes of age, for as long as there are any.
+    fn tend(self: &Arc<Self>) {
+        let txgs = &self.write_back.txgs;
+        if txgs.is_tended.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let (pool, clock) = (Arc::downgrade(self), self.clock.clone());
+        self.spawn.spawn(Box::pin(async move {
+            loop {
+                clock.sleep(LOOK_INTERVAL).await;
+                let Some(pool) = pool.upgrade() else { return };
+                let txgs = &pool.write_back.txgs;
+                if !pool.is_dirty() {
+                    txgs.is_tended.store(false, Ordering::SeqCst);
+                    // Somebody may have come in between.
+                    if !pool.is_dirty() || txgs.is_tended.swap(true, Ordering::SeqCst) {
+                        return;
+                    }
+                }
+                let is_old = |since| pool.now().saturating_sub(since) >= TXG_AGE;
+                let failed = pool.write_back.failing.lock().is_some();
+                if failed || txgs.dirty_since().is_some_and(is_old) {
+                    // It is tried again, and whoever waits for it is told.
+                    let _ = pool.commit(txgs.open()).await;
+                }
+                if failed {
+                    clock.sleep(LOOK_INTERVAL * 4).await;
+                }
+            }
+        }));
+    }
+
+    /// Has the open txg closed before its time.
+    pub(crate) fn close_early(self: &Arc<Self>) {
+        if self.write_back.txgs.is_closing_early.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let pool = self.clone();
+        self.spawn.spawn(Box::pin(async move {
+            let txgs = &pool.write_back.txgs;
+            let outcome = pool.commit(txgs.open()).await;
+            if outcome.is_err() {
+                pool.clock.sleep(LOOK_INTERVAL).await;
+            }
+            txgs.is_closing_early.store(false, Ordering::SeqCst);
+        }));
+    }
+
+    /// Returns once everything of the groups up to `txg` lasts at the origin.
+    ///
+    /// # Errors
+    /// What the origin said. Its changes go with the next group.
+    pub(crate) async fn commit(self: &Arc<Self>, txg: u64) -> Result<()> {
+        let txgs = &self.write_back.txgs;
+        if txgs.committed() >= txg {
+            return Ok(());
+        }
+        let _turn = txgs.turn.lock().await;
+        if txgs.committed() >= txg {
+            return Ok(());
+        }
+        let outcome = self.sync_open_txg().await;
+        let why = match &outcome {
+            Ok(refused) => refused.first().map(|(_, error)| error.clone()),
+            Err(error) => Some(error.clone()),
+        };
+        let mut failing = self.write_back.failing.lock();
+        let pool = self.name();
+        match (&why, &*failing) {
+            (Some(error), None) => {
+                tracing::error!(pool, %error, "the origin does not take dirty data; it is kept");
+            }
+            (None, Some(_)) => tracing::info!(pool, "the origin takes dirty data again"),
+            _ => {}
+        }
+        *failing = why;
+        outcome.map(drop)
+    }
+
+    /// Closes the open txg and takes it to the origin. For the one who has the turn. Says which
+    /// files' changes the origin did not take; these go with the next txg.
+    async fn sync_open_txg(self: &Arc<Self>) -> Result<Vec<Refused>> {
+        let write_back = &self.write_back;
+        let txgs = &write_back.txgs;
+        let closing = || {
+            let intent = self.intent().map(|intent| (intent.log.last(), intent));
+            (intent, write_back.names_changed.swap(false, Ordering::SeqCst))
+        };
+        let (txg, (intent, names_changed)) = txgs.close(self.now(), closing);
+        let files: Vec<_> = write_back.files.lock().values().cloned().collect();
+        txgs.note(|txg| txg.files = files.len() as u64);
+        let began = self.now();
+        let (mut written, mut refused) = (Vec::new(), Vec::new());
+        for object in files {
+            match self.write_object(&object, txg).await {
+                Ok(()) => written.push(object),
+                Err(error) => refused.push((object, error)),
+            }
+        }
+        let between = self.now();
+        txgs.note(|txg| txg.writing = between - began);
+        let flush_began = self.flash.unsynced.now();
+        let flushed = match self.flush(&written, names_changed && intent.is_some()).await {
+            Ok(()) => self.release_log(txg, intent, &refused).await,
+            Err(error) => Err(error),
+        };
+        let flushing = self.now() - between;
+        txgs.note(|txg| txg.flushing = flushing);
+        if let Err(error) = flushed {
+            if names_changed {
+                write_back.names_changed();
+            }
+            txgs.end(Err(error.to_string()));
+            return Err(error);
+        }
+        for object in &written {
+            self.settle(object, txg, flush_began).await;
+        }
+        txgs.end(Ok(refused.first().map(|(_, error)| error.to_string())));
+        Ok(refused)
+    }
+
+    /// Writes what a group up to `txg` has to take of a file.
+    ///
+    /// # Errors
+    /// Why the origin did not take it. Whoever has the file open will be told as well, unless the
+    /// origin is merely out of reach.
+    pub(crate) async fn write_object(&self, object: &Arc<Object>, txg: u64) -> Result<()> {
+        if object.is_orphan() {
+            self.discard(object);
+            return Ok(());
+        }
+        let mut from = 0;
+        loop {
+            let _turn = object.dirty.turn.lock().await;
+            let Some(Departure { run, file }) =
+                object.dirty.depart(from, txg, ORIGIN_WRITE_BYTES_MAX)
+            else {
+                return self.write_times(object).await;
+            };
+            let length = run.len();
+            from = run.offset + length;
+            let outcome = file.write(run.offset, &run.bytes()).await;
+            object.dirty.arrived(run, outcome.is_ok());
+            if let Err(error) = outcome {
+                let is_unreachable = error.is_unreachable();
+                let error = EngineError::from(error);
+                if !is_unreachable {
+                    object.dirty.failed(error.clone());
+                }
+                return Err(error);
+            }
+            self.write_back.txgs.note(|txg| {
+                txg.writes += 1;
+                txg.written_bytes += length;
+            });
+        }
+    }
+
+    /// Tells the origin when a file was changed, as those who ask here are told.
+    async fn write_times(&self, object: &Object) -> Result<()> {
+        let Some((modified, file)) = object.dirty.take_times() else { return Ok(()) };
+        let modified = Some(SetTime::At(modified));
+        let change = SetAttributes { modified, ..SetAttributes::default() };
+        file.set_attributes(change).await.map(drop).map_err(|error| {
+            object.dirty.times_failed();
+            error.into()
+        })
+    }
+
+    /// Makes durable what was written of these files, and of names.
+    async fn flush(&self, written: &[Arc<Object>], names: bool) -> Result<()> {
+        let root = self.object(self.root())?;
+        let files: Vec<_> = written
+            .iter()
+            .filter(|object| !self.properties(object).nocacheflush)
+            .filter_map(|object| object.dirty.file())
+            .collect();
+        let is_flushed = !self.properties(&root).nocacheflush;
+        if (names && is_flushed) || files.len() > FILE_SYNCS_MAX {
+            return Ok(self.origin.sync().await?);
+        }
+        for file in files {
+            file.sync(false).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what the origin keeps of a file: all that was written up to `txg`, before a flush
+    /// that began at a moment.
+    pub(crate) async fn settle(&self, object: &Arc<Object>, txg: u64, flush_began: u64) {
+        let Some(file) = object.dirty.file() else { return };
+        let _turn = object.attributes_turn.lock().await;
+        let seen = file.attributes().await.ok();
+        let now = self.now();
+        let gone = object.dirty.committed(txg, || {
+            object.update(|version| version.settle_ahead(seen, now));
+            self.flash.unsynced.caught_up(object.id);
+            self.write_back.files.lock().remove(&object.id);
+        });
+        if gone.is_some() {
+            self.flash.unsynced.synced(object.id, flush_began);
+            self.release(object.id, 1);
+        }
+    }
+
+    /// Forgets what is dirty of a file that nobody can read any more.
+    pub(crate) fn discard(&self, object: &Arc<Object>) {
+        let now = self.now();
+        let gone = object.dirty.discard(|| {
+            object.update(|version| version.settle_ahead(None, now));
+            self.flash.unsynced.caught_up(object.id);
+            self.write_back.files.lock().remove(&object.id);
+        });
+        if gone.is_some() {
+            self.release(object.id, 1);
+        }
+    }
+
+    /// Takes a file's dirty data to the origin and makes it durable there, alone.
+    ///
+    /// # Errors
+    /// What the origin said.
+    pub(crate) async fn sync_alone(
+        &self,
+        object: &Arc<Object>,
+        file: &dyn OriginFile,
+        data_only: bool,
+    ) -> Result<()> {
+        let txg = self.write_back.txgs.open();
+        self.write_object(object, txg).await?;
+        let flush_began = self.flash.unsynced.now();
+        {
+            // What is written while the origin flushes may not be part of that.
+            let _turn = object.dirty.turn.lock().await;
+            if !self.properties(object).nocacheflush {
+                file.sync(data_only).await?;
+            }
+        }
+        self.flash.unsynced.synced(object.id, flush_began);
+        self.settle(object, txg, flush_began).await;
+        Ok(())
+    }
+
+    /// Sees to it that the origin has all of a file, though it may lose it again: before it is
+    /// asked something about the contents.
+    pub(crate) async fn write_out(&self, object: &Arc<Object>) -> Result<()> {
+        match object.dirty.is_dirty() {
+            true => self.write_object(object, u64::MAX).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Recounts what is dirty.
+    ///
+    /// # Panics
+    /// When lists do not agree.
+    pub fn validate_write_back(&self) {
+        let files: Vec<_> = self.write_back.files.lock().values().cloned().collect();
+        files.iter().for_each(|object| object.dirty.validate());
+    }
+}
