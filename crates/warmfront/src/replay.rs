@@ -6,21 +6,27 @@
 //! the data; it may even be ahead of the log by changes of names that were not logged in time.
 //!
 //! **How it is repaired.** The log is read twice. First for names alone: the [`Ledger`] knows each
-//! object by id and birth, all names that it had, and where it is in the end. Objects are looked for
-//! under those names, at their recorded paths, then in the directories that the log names, at last
-//! everywhere. What was made and is not there is made anew, under a name of its own that no one
-//! else uses. Then the log is read for all other changes, and each is applied to its object; since
-//! all are applied, in their order, it does not matter which of them the origin had already. All
-//! that lasts before the first name is changed: whoever is renamed over another file is whole.
+//! object by id and birth, all names that it had, and where it is in the end. Objects are looked
+//! for under those names, at their recorded paths, then in the directories that the log names, at
+//! last everywhere. What was made and is not there is made anew, under a name of its own that no
+//! one else uses. Then the log is read for all other changes, and each is applied to its object;
+//! since all are applied, in their order, it does not matter which of them the origin had already.
+//! All that lasts before the first name is changed: whoever is renamed over another file is whole.
 //! Then names are brought to where the log leads, and the names that were lent are taken away.
 //! Only when that lasts too, the log is told. A replay that is stopped begins again and finds by
 //! their lent names what it had made.
 //!
-//! **What it never does.** No name is changed that the log does not speak of, and none that leads to
-//! an object which is not, by id and birth, the one that the log says was there. Where an origin
+//! **What it never does.** No name is changed that the log does not speak of, and none that leads
+//! to an object which is not, by id and birth, the one that the log says was there. Where an origin
 //! does not tell births, ids decide what is written to and moved, but nothing is removed or
 //! replaced. An object that has a name which the log does not know was given it after the last
 //! record: its names are left alone. What could not be done is reported with path and reason.
+//!
+//! **What it asks of who writes the log.** A change that takes something away of a file's contents
+//! (a smaller size, a hole) has to last in the log before it is made at the origin, if the log
+//! holds older contents of the file: else these would come back without it. Records that remove or
+//! replace a name say truly whether it was the last one. Names that were changed and never
+//! committed cost a search of the whole origin, at most once for each replay.
 
 mod apply;
 mod find;

@@ -320,7 +320,8 @@ impl Replay<'_> {
                     if !self.can_lose_a_name(holder, links).await? {
                         return Ok(match self.ledger.things[holder].bound.is_empty() {
                             true => Outcome::Done,
-                            false => Outcome::Later(SkipReason::Circular),
+                            // It keeps this name if it does not get another one.
+                            false => Outcome::Later(SkipReason::Occupied),
                         });
                     }
                     let is_directory = entry.attributes.kind == Kind::Directory;
