@@ -165,6 +165,9 @@ pub(crate) enum Command {
         /// Look at this mount as well
         target: Option<OsString>,
     },
+    /// Look at the log of a pool, bring it to the origin or give it up, by hand
+    #[command(subcommand)]
+    Log(LogCommand),
     /// Try on recorded loads what a cache would do
     #[command(subcommand)]
     Lab(LabCommand),
@@ -215,6 +218,16 @@ pub(crate) struct MountArguments {
     /// Take cache devices whatever lies on them
     #[arg(long, requires = "caches")]
     pub(crate) force_cache: bool,
+    /// A log device: fsync waits for it instead of the origin. A block device, or a file, which is
+    /// made with the size behind the colon [default: 1G]
+    #[arg(long, value_name = "PATH[:SIZE]")]
+    pub(crate) log: Option<String>,
+    /// Go on without the writes that a log holds which is lost, damaged or not wanted
+    #[arg(long)]
+    pub(crate) discard_log: bool,
+    /// Take the log device whatever lies on it
+    #[arg(long, requires = "log")]
+    pub(crate) force_log: bool,
     /// Do not bring back what an earlier mount has written down of names and hot records
     #[arg(long)]
     pub(crate) cold: bool,
@@ -251,6 +264,9 @@ pub(crate) enum PoolCommand {
         /// A cache device; may be given several times
         #[arg(long = "cache", value_name = "PATH[:SIZE]")]
         caches: Vec<String>,
+        /// A log device
+        #[arg(long, value_name = "PATH[:SIZE]")]
+        log: Option<String>,
         /// Its name
         name: String,
         /// The directory that it stands in front of
@@ -268,7 +284,7 @@ pub(crate) enum PoolCommand {
         /// Which pool; all that are mounted if absent
         pool: Option<OsString>,
     },
-    /// Give a pool a cache device, mounted or not
+    /// Give a pool a cache or log device, mounted or not
     Add {
         /// Take it whatever lies on it
         #[arg(long)]
@@ -281,7 +297,7 @@ pub(crate) enum PoolCommand {
         #[arg(value_name = "PATH[:SIZE]")]
         device: String,
     },
-    /// Take a cache device from a pool; what it holds is not used again
+    /// Take a cache or log device from a pool; what it holds is not used again
     Remove {
         /// Which pool
         pool: String,
@@ -302,6 +318,8 @@ pub(crate) enum PoolCommand {
 pub(crate) enum DeviceRole {
     /// Keeps copies of what the origin holds
     Cache,
+    /// Makes fsync quick
+    Log,
 }
 
 #[derive(Debug, Args)]
@@ -342,6 +360,33 @@ pub(crate) struct ArcstatArguments {
     /// Seconds between samples, how many of them, and whose
     #[arg(value_name = "[TARGET] [INTERVAL [COUNT]]", num_args = 0..=3)]
     pub(crate) words: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Show what it holds that the origin may not have: a line for each record
+    Show {
+        #[command(flatten)]
+        form: Form,
+        /// A pool that is not mounted, or a log device
+        #[arg(value_name = "POOL|PATH")]
+        target: OsString,
+    },
+    /// Bring what it holds to the origin; mounting does so as well
+    Replay {
+        /// A pool that is not mounted, or its log device
+        #[arg(value_name = "POOL|PATH")]
+        target: OsString,
+    },
+    /// Give up what it holds
+    Discard {
+        /// JSON: for programs
+        #[arg(long)]
+        json: bool,
+        /// A pool that is not mounted, or a log device
+        #[arg(value_name = "POOL|PATH")]
+        target: OsString,
+    },
 }
 
 #[derive(Debug, Subcommand)]

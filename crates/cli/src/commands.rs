@@ -3,6 +3,7 @@ mod curve;
 mod dataset;
 mod doctor;
 mod lab;
+mod log;
 mod mount;
 mod pool;
 mod prime;
@@ -14,7 +15,7 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use daemon::{ArcMax, CacheDevice, CacheKey, Dwpd, Paths, Setting, Target};
+use daemon::{ArcMax, CacheDevice, CacheKey, Dwpd, LogDevice, Paths, Setting, Target};
 use warmfront::{Size, SizeError, parse_setting, parse_size_or_percent};
 
 use crate::arguments::{Arguments, Command};
@@ -62,6 +63,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             status::set_ceiling(paths, setting, json, target.as_deref())?;
         }
         Command::Doctor { json, target } => return doctor::doctor(paths, json, target.as_deref()),
+        Command::Log(command) => log::run(paths, command)?,
         Command::Lab(command) => lab::run(command)?,
         Command::Demo(arguments) => crate::demo::demo(&arguments)?,
         Command::Completions { shell } => {
@@ -110,6 +112,11 @@ fn ceiling(argument: &str, text: &str) -> Result<ArcMax> {
 fn caches(texts: &[String]) -> Result<Vec<CacheDevice>> {
     let read = |text: &String| text.parse().map_err(|error| Failure::usage(format!("{error}")));
     texts.iter().map(read).collect::<Result<_>>()
+}
+
+/// Reads a log device.
+fn log_device(text: &str) -> Result<LogDevice> {
+    text.parse().map_err(|error| Failure::usage(format!("{error}")))
 }
 
 /// Reads a number of drive writes a day.

@@ -195,11 +195,14 @@ impl Stage {
             no_promote_cgroups: Vec::new(),
             caches: vec![self.cache()],
             force_cache: false,
+            log: None,
+            discard_log: false,
+            force_log: false,
             cold: false,
             dwpd: Some(Dwpd::Unlimited),
             cache_key: None,
         };
-        match daemon::mount_in_background(&paths, &request) {
+        match daemon::mount_in_background(&paths, &request, &mut |_| ()) {
             Ok(_) => Ok(DemoMount { paths, mountpoint, request }),
             Err(error) => Err(Trouble::NoFuse(format!("because mounting failed: {error}"))),
         }
@@ -260,7 +263,8 @@ impl Front for DemoMount {
 
     fn restart(&mut self) -> Result<()> {
         self.unmount()?;
-        daemon::mount_in_background(&self.paths, &self.request).map_err(Failure::new)?;
+        daemon::mount_in_background(&self.paths, &self.request, &mut |_| ())
+            .map_err(Failure::new)?;
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ mod demo;
 mod failure;
 mod format;
 mod interrupt;
+mod progress;
 mod table;
 
 use std::process::ExitCode;

@@ -4,19 +4,22 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::logging;
+use crate::logs::MountProgress;
 use crate::mount::Prepared;
 use crate::paths::Paths;
 use crate::request::{MountError, MountRequest, Mounted};
+use crate::service::PROGRESS_INTERVAL;
 
 /// The only argument of the command that becomes a daemon. Not for people.
 pub const DAEMON_ARGUMENT: &str = "run-daemon";
 
-/// Longest wait for a mount to answer.
+/// Longest wait for a mount to answer, or to say how far it is.
 const READY_MAX: Duration = Duration::from_secs(120);
 
 /// Longest line with which a daemon says how it went, in bytes.
@@ -39,18 +42,28 @@ struct Order {
 /// How it went, on its standard output.
 #[derive(Debug, Serialize, Deserialize)]
 enum Outcome {
-    Ready(Mounted),
-    Failed { message: String, is_usage: bool },
+    /// Not yet; another line follows.
+    Progress(MountProgress),
+    Ready(Box<Mounted>),
+    Failed {
+        message: String,
+        is_usage: bool,
+    },
 }
 
-/// Starts a daemon that mounts, and returns when the mount answers.
+/// Starts a daemon that mounts, and returns when the mount answers. Until then `tell` is told how
+/// far it is, if that takes its time.
 ///
 /// The daemon is this program again, with [`DAEMON_ARGUMENT`] alone, which must lead to
 /// [`run_daemon`].
 ///
 /// # Errors
 /// When it cannot be mounted.
-pub fn mount_in_background(paths: &Paths, request: &MountRequest) -> Result<Mounted, MountError> {
+pub fn mount_in_background(
+    paths: &Paths,
+    request: &MountRequest,
+    tell: &mut dyn FnMut(MountProgress),
+) -> Result<Mounted, MountError> {
     let system = |action| move |error| MountError::System { action, error };
     let order = Order {
         config: paths.config_directory().to_owned(),
@@ -68,15 +81,15 @@ pub fn mount_in_background(paths: &Paths, request: &MountRequest) -> Result<Moun
         .stdout(Stdio::piped())
         .spawn()
         .map_err(system("start the daemon"))?;
-    let line = talk(&mut child, &order);
-    match line.as_deref().map(serde_json::from_slice) {
-        Ok(Ok(Outcome::Ready(mounted))) => Ok(mounted),
-        Ok(Ok(Outcome::Failed { message, is_usage })) => {
+    let outcome = talk(&mut child, &order, tell);
+    match outcome {
+        Ok(Some(Outcome::Ready(mounted))) => Ok(*mounted),
+        Ok(Some(Outcome::Failed { message, is_usage })) => {
             // It has nothing more to do; its status says nothing that the message does not.
             let _ = child.wait();
             Err(MountError::Background { message, is_usage })
         }
-        Ok(Err(_)) => {
+        Ok(Some(Outcome::Progress(_)) | None) => {
             let status = child.wait().map_err(system("wait for the daemon"))?;
             let message = format!(
                 "the daemon ended before the mount answered ({status}); its log is in {}",
@@ -94,8 +107,12 @@ pub fn mount_in_background(paths: &Paths, request: &MountRequest) -> Result<Moun
     }
 }
 
-/// Gives the order and waits for the line that says how it went.
-fn talk(child: &mut Child, order: &[u8]) -> io::Result<Vec<u8>> {
+/// Gives the order and waits for the line that says how it went. `None` if that makes no sense.
+fn talk(
+    child: &mut Child,
+    order: &[u8],
+    tell: &mut dyn FnMut(MountProgress),
+) -> io::Result<Option<Outcome>> {
     let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
@@ -103,12 +120,25 @@ fn talk(child: &mut Child, order: &[u8]) -> io::Result<Vec<u8>> {
     drop(input);
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
     std::thread::Builder::new().name("readiness".into()).spawn(move || {
-        let mut line = Vec::new();
-        let read = BufReader::new(output.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line);
-        // Nobody listens any more when it took too long.
-        let _ = sender.send(read.map(|_| line));
+        let mut output = BufReader::new(output);
+        loop {
+            let mut line = Vec::new();
+            let read = (&mut output).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            let is_last = !matches!(read, Ok(bytes) if bytes > 0);
+            // Nobody listens any more when it took too long, or knows enough.
+            if sender.send(read.map(|_| line)).is_err() || is_last {
+                break;
+            }
+        }
     })?;
-    receiver.recv_timeout(READY_MAX).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    loop {
+        let received = receiver.recv_timeout(READY_MAX);
+        let line = received.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        match serde_json::from_slice(&line) {
+            Ok(Outcome::Progress(now)) => tell(now),
+            outcome => return Ok(outcome.ok()),
+        }
+    }
 }
 
 /// The daemon: takes its order from standard input, says on standard output how it went, and
@@ -131,11 +161,20 @@ pub fn run_daemon() -> ExitCode {
         return failed(format!("cannot write the log {}: {error}", log.display()), false);
     }
     logging::start_bounded();
-    let running = match prepared.start(Some(log)) {
+    let told = Mutex::new(None::<Instant>);
+    let tell = |progress| {
+        let mut told = told.lock();
+        if told.is_none_or(|last| last.elapsed() >= PROGRESS_INTERVAL) {
+            *told = Some(Instant::now());
+            // That nobody waits any more is found out when the mount answers.
+            let _ = say(&Outcome::Progress(progress));
+        }
+    };
+    let running = match prepared.start(Some(log), &tell) {
         Ok(running) => running,
         Err(error) => return failed(error.to_string(), error.is_usage()),
     };
-    if say(&Outcome::Ready(running.mounted().clone())).is_err() {
+    if say(&Outcome::Ready(Box::new(running.mounted().clone()))).is_err() {
         tracing::warn!("nobody waits for the mount any more; it is taken away again");
         running.give_up();
         return ExitCode::FAILURE;

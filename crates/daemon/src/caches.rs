@@ -6,7 +6,8 @@ mod lives;
 mod shelf;
 
 pub use device::{CacheDevice, CacheDeviceError};
+pub(crate) use device::{is_same, path_and_size};
 pub use key::{CacheKey, CacheKeyError, Dwpd, DwpdError};
-pub(crate) use lives::id_of;
+pub(crate) use lives::{id_of, random_bytes};
 pub use shelf::CacheError;
 pub(crate) use shelf::{CacheSettings, Shelf};

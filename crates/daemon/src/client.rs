@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::error::ControlError;
 use crate::line::{Connection, LineError};
+use crate::logs::{LogDevice, MountProgress};
 use crate::paths::Paths;
 use crate::protocol::{
     CacheDevice, CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime,
@@ -147,6 +148,40 @@ impl Client {
     pub fn remove_cache(&self, path: &Path) -> Result<Changed, ControlError> {
         match self.call(Request::RemoveCache { path: path.to_owned() })? {
             Response::CachesChanged { changed, .. } => Ok(changed),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// Takes a log device in; `tell` is told how far that is. Says how long it lasts, and what was
+    /// found.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn add_log(
+        &self,
+        device: LogDevice,
+        force: bool,
+        tell: &mut dyn FnMut(MountProgress),
+    ) -> Result<(Changed, Vec<String>), ControlError> {
+        let mut connection = self.connect()?;
+        let request = Request::AddLog { device, force };
+        connection.send(request).map_err(|error| self.failed(error))?;
+        loop {
+            match self.answer(&mut connection)? {
+                Response::Progress(now) => tell(now),
+                Response::LogChanged { changed, notes } => return Ok((changed, notes)),
+                _ => return Err(self.wrong_answer()),
+            }
+        }
+    }
+
+    /// Stops using the log device.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn remove_log(&self, path: &Path) -> Result<Changed, ControlError> {
+        match self.call(Request::RemoveLog { path: path.to_owned() })? {
+            Response::LogChanged { changed, .. } => Ok(changed),
             _ => Err(self.wrong_answer()),
         }
     }

@@ -7,6 +7,7 @@ use warmfront::{DatasetError, ShareError};
 use crate::caches::CacheError;
 use crate::checks::PlaceError;
 use crate::line::LineError;
+use crate::logs::LogError;
 use crate::paths::PathsError;
 use crate::pool_file::PoolFileError;
 use crate::protocol::{Holder, Refusal};
@@ -129,6 +130,9 @@ pub enum ControlError {
     /// A cache device cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
+    /// A log device cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// A directory cannot serve as an origin.
     #[error(transparent)]
     Place(#[from] PlaceError),

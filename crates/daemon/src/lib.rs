@@ -23,6 +23,7 @@ mod holders;
 mod line;
 mod lock;
 mod logging;
+mod logs;
 mod mount;
 mod mountinfo;
 mod paths;
@@ -52,11 +53,18 @@ pub use holders::holders_of;
 pub use line::LineError;
 pub use lock::{LockError, Owner};
 pub use logging::start as start_logging;
+pub use logs::{
+    LogDevice, LogDeviceError, LogDiscarded, LogError, LogRecord, LogShown, LogTarget,
+    MountProgress,
+};
 pub use mount::mount_in_foreground;
 pub use mountinfo::{MountEntry, mount_of, mounted_at, mounts};
 pub use paths::{POOL_NAME_BYTES_MAX, Paths, PathsError};
 pub use pool_file::{NewPool, PoolFile, PoolFileError, Settings};
-pub use pools::{PoolRow, Pools, add_cache, create_pool, destroy_pool, list_pools, remove_cache};
+pub use pools::{
+    PoolRow, Pools, add_cache, add_log, create_pool, destroy_pool, list_pools, remove_cache,
+    remove_log,
+};
 pub use request::{MountError, MountRequest, MountSource, Mounted};
 pub use target::{Target, create_dataset};
 pub use unmount::{Unmounted, unmount};

@@ -12,7 +12,9 @@ use storage::{
     Capabilities, Clock, DirectoryOptions, DirectoryOrigin, Origin, RealClock, SlowModel,
     SlowOrigin, ThreadPool,
 };
+
 use warmfront::{DatasetError, DatasetTree, Datasets, EngineError, HumanSize, Pool, PoolOptions};
+use zil::Log;
 
 use crate::caches::{CacheDevice, CacheSettings, Shelf};
 use crate::ceiling::{ArcMax, Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
@@ -21,6 +23,7 @@ use crate::checks::Places;
 use crate::descriptor::{self, Announced};
 use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
+use crate::logs::{Desk, LogDevice, LogSettings, Tell, unnamed};
 use crate::mountinfo::{mounted_at, mounts};
 use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
@@ -43,7 +46,8 @@ fn system(action: &'static str) -> impl FnOnce(io::Error) -> MountError {
     move |error| MountError::System { action, error }
 }
 
-/// Mounts and serves until the mount is gone. `ready` is called when the mount answers.
+/// Mounts and serves until the mount is gone. `ready` is called when the mount answers; until then
+/// `tell` is told how far it is.
 ///
 /// SIGTERM, SIGINT and SIGHUP unmount. While files are open they only say who holds them; the
 /// second one detaches the mount.
@@ -53,9 +57,10 @@ fn system(action: &'static str) -> impl FnOnce(io::Error) -> MountError {
 pub fn mount_in_foreground(
     paths: &Paths,
     request: &MountRequest,
+    tell: Tell<'_>,
     ready: impl FnOnce(&Mounted),
 ) -> Result<(), MountError> {
-    let running = Prepared::new(paths, request)?.start(None)?;
+    let running = Prepared::new(paths, request)?.start(None, tell)?;
     ready(running.mounted());
     running.wait();
     Ok(())
@@ -77,6 +82,7 @@ pub(crate) struct Prepared {
     caches: CacheSettings,
     /// Cache devices were asked for by name: each has to work.
     strict_caches: bool,
+    intent_log: LogSettings,
     /// Nothing is brought back of what an earlier start had.
     cold: bool,
     lock: PoolLock,
@@ -115,6 +121,13 @@ impl Prepared {
             key: request.cache_key.clone().or(settings.and_then(|all| all.cache_key.clone())),
             force: request.force_cache,
         };
+        let intent_log = LogSettings {
+            device: request.log.clone().or(settings.and_then(|all| all.log.clone())),
+            discard: request.discard_log,
+            force: request.force_log,
+        };
+        let intent_log =
+            LogSettings { device: intent_log.device.map(LogDevice::absolute), ..intent_log };
         let read_only = request.read_only || settings.is_some_and(|all| all.read_only);
         let allow_other = request.allow_other || settings.is_some_and(|all| all.allow_other);
         let origin = match (&request.source, settings) {
@@ -164,6 +177,7 @@ impl Prepared {
             no_promote_cgroups,
             caches,
             strict_caches,
+            intent_log,
             cold: request.cold,
             lock,
         })
@@ -175,7 +189,7 @@ impl Prepared {
     }
 
     /// Mounts, and returns when the mount answers.
-    pub fn start(self, log: Option<PathBuf>) -> Result<Running, MountError> {
+    pub fn start(self, log: Option<PathBuf>, tell: Tell<'_>) -> Result<Running, MountError> {
         crate::allocator::give_memory_back();
         let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(system("watch signals"))?;
         descriptor::clear(&self.paths, &self.pool);
@@ -186,6 +200,7 @@ impl Prepared {
             KeeperError::Ceiling(error) => MountError::Ceiling(error),
             KeeperError::System(error) => system("watch the memory")(error),
         })?;
+        let (desk, intent_log, replayed) = self.intent_log(&*origin, tell)?;
         let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
         let (name, state) = self.known_as();
         let most_bytes = keeper.status().most_bytes;
@@ -193,7 +208,7 @@ impl Prepared {
         let (shelf, flash) = Shelf::new(&name, state, &self.caches, most_bytes)?;
         let options = PoolOptions {
             name: self.pool.clone(),
-            origin,
+            origin: origin.clone(),
             datasets: self.datasets,
             memory: keeper.memory().clone(),
             clock: clock.clone(),
@@ -207,6 +222,10 @@ impl Prepared {
         })?;
         let found = shelf.fill(&pool, &self.caches, self.strict_caches)?;
         let shelf = Arc::new(shelf);
+        if let (Some(device), Some(log)) = (&self.intent_log.device, intent_log) {
+            desk.take_in(&pool, device, log)?;
+        }
+        let desk = Arc::new(desk);
         let (warmth, hot) = Warmth::new(&pool, snapshots, self.cold);
         // A working directory inside somebody's mount would keep that in use.
         std::env::set_current_dir("/").map_err(system("leave the working directory"))?;
@@ -244,6 +263,8 @@ impl Prepared {
             pool: pool.clone(),
             keeper: keeper.clone(),
             shelf,
+            desk: desk.clone(),
+            origin,
             warmth: warmth.clone(),
             read_only: self.read_only,
             slow: self.slow.map(|model| model.to_string()),
@@ -269,17 +290,20 @@ impl Prepared {
         let mut notes = self.places.notes;
         notes.append(&mut warnings);
         notes.extend(found);
+        notes.extend(replayed);
         let mounted = Mounted {
             descriptor,
             ceiling_bytes: keeper.memory().ceiling_bytes(),
             ceiling_setting: self.ceiling.arc_max.to_string(),
             caches: service.shelf.devices(),
+            log_device: desk.device(),
             notes,
         };
         let watch = keeper.start().map_err(system("start a thread that watches the memory"))?;
         let warmth = warmth.start(hot).map_err(system("start a thread"))?;
         Ok(Running {
             pool,
+            desk,
             warmth: Some(warmth),
             mounted,
             _watch: watch,
@@ -306,6 +330,26 @@ impl Prepared {
                 (origin.to_vec(), self.paths.caches(&format!("@{number:032x}")))
             }
         }
+    }
+
+    /// Opens the log device, and brings to the origin what it holds. Tells what was found.
+    fn intent_log(
+        &self,
+        origin: &dyn Origin,
+        tell: Tell<'_>,
+    ) -> Result<(Desk, Option<Log>, Vec<String>), MountError> {
+        let place = &self.places.origin;
+        let (name, marker) = match &self.settings {
+            Some(_) => (self.pool.as_bytes().to_vec(), self.paths.log_marker(&self.pool)),
+            None => {
+                let path = place.as_os_str().as_encoded_bytes();
+                let number = u128::from_le_bytes(crate::caches::id_of(path));
+                (unnamed(place), self.paths.log_marker(&format!("@{number:032x}")))
+            }
+        };
+        let desk = Desk::new((&self.pool, &name), marker, (place, origin))?;
+        let (log, notes) = desk.open(origin, &self.intent_log, self.read_only, tell)?;
+        Ok((desk, log, notes))
     }
 
     fn origin(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Origin>, MountError> {
@@ -442,6 +486,7 @@ impl Drop for Attached {
 #[derive(Debug)]
 pub(crate) struct Running {
     pool: Arc<Pool>,
+    desk: Arc<Desk>,
     warmth: Option<WarmthThread>,
     mounted: Mounted,
     _watch: Watch,
@@ -465,6 +510,9 @@ impl Running {
         // What the cache holds is found again the next time.
         self.warmth.take().into_iter().for_each(WarmthThread::stop);
         block_on(self.pool.stop_caches());
+        if let Err(error) = self.desk.stop(&self.pool) {
+            tracing::error!(%error, "the log keeps what the origin does not have");
+        }
         tracing::info!("{} is unmounted", self.mounted.descriptor.mountpoint.display());
     }
 

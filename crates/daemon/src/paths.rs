@@ -128,6 +128,11 @@ impl Paths {
         self.state.join(format!("{pool}.caches.json"))
     }
 
+    /// What is known of a pool's log device.
+    pub(crate) fn log_marker(&self, pool: &str) -> PathBuf {
+        self.state.join(format!("{pool}.log.json"))
+    }
+
     /// The settings file of a pool.
     pub fn settings(&self, pool: &str) -> PathBuf {
         self.config.join(format!("{pool}.toml"))

@@ -12,6 +12,7 @@ use warmfront::{DatasetError, Datasets, Properties, Property, Size, SizeError};
 use crate::caches::{CacheDevice, CacheKey, Dwpd};
 use crate::ceiling::ArcMax;
 use crate::change;
+use crate::logs::LogDevice;
 use crate::paths::{Paths, PathsError, replace_file};
 use crate::protocol::Change;
 
@@ -105,6 +106,8 @@ pub struct Settings {
     pub dwpd: Option<Dwpd>,
     /// What they are encrypted with, if they are.
     pub cache_key: Option<CacheKey>,
+    /// The log device.
+    pub log: Option<LogDevice>,
     /// The datasets with their properties.
     pub datasets: Datasets,
 }
@@ -124,6 +127,8 @@ pub struct NewPool {
     pub arc_min: Option<Size>,
     /// Cache devices.
     pub caches: Vec<CacheDevice>,
+    /// The log device.
+    pub log: Option<LogDevice>,
     /// Properties of the pool's own dataset.
     pub properties: BTreeMap<String, String>,
 }
@@ -158,6 +163,7 @@ struct Raw {
     caches: Option<Spanned<Vec<String>>>,
     dwpd: Option<Spanned<toml::Value>>,
     cache_key: Option<String>,
+    log: Option<Spanned<String>>,
     #[serde(default)]
     datasets: BTreeMap<Spanned<String>, BTreeMap<Spanned<String>, Spanned<toml::Value>>>,
 }
@@ -270,6 +276,29 @@ impl PoolFile {
         write(&self.path, &document.to_string())
     }
 
+    /// Writes down which log device the pool has, keeping comments and order.
+    ///
+    /// # Errors
+    /// When a path is not text, or the file cannot be written; then it is as it was.
+    pub fn set_log(self, device: Option<&LogDevice>) -> Result<(), PoolFileError> {
+        let mut document = self.document()?;
+        match device {
+            None => drop(document.remove("log")),
+            Some(device) if device.path.to_str().is_none() => {
+                return Err(PoolFileError::NotText { path: device.path.clone() });
+            }
+            Some(device) => {
+                let is_new = !document.contains_key("log");
+                document.insert("log", value(device.to_string()));
+                if is_new {
+                    // Before the first table, which would else take it in.
+                    document.sort_values_by(|_, a, _, b| a.is_table_like().cmp(&b.is_table_like()));
+                }
+            }
+        }
+        write(&self.path, &document.to_string())
+    }
+
     fn document(&self) -> Result<DocumentMut, PoolFileError> {
         self.text.parse().map_err(|error: toml_edit::TomlError| {
             let at = error.span().map_or(0, |span| span.start);
@@ -346,6 +375,7 @@ fn parse(name: &str, text: &str) -> Result<Settings, Fault> {
             Ok(key) => key,
             Err(never) => match never {},
         }),
+        log: raw.log.as_ref().map(read_log).transpose()?,
         datasets,
     })
 }
@@ -407,6 +437,16 @@ fn read_caches(caches: Spanned<Vec<String>>) -> Result<Vec<CacheDevice>, Fault> 
         }
     });
     read.collect::<Result<_, String>>().map_err(|message| Fault { span, message })
+}
+
+fn read_log(log: &Spanned<String>) -> Result<LogDevice, Fault> {
+    let fault = |message| Fault { span: log.span(), message };
+    let device: LogDevice =
+        log.get_ref().parse().map_err(|error| fault(format!("log: {error}")))?;
+    match device.path.is_absolute() {
+        true => Ok(device),
+        false => Err(fault(format!("log: `{}` is not an absolute path", log.get_ref()))),
+    }
 }
 
 fn read_dwpd(dwpd: Spanned<toml::Value>) -> Result<Dwpd, Fault> {
@@ -502,6 +542,14 @@ fn template(pool: &NewPool) -> Result<DocumentMut, PoolFileError> {
         true => (unset, "[\"/flash/cache:100G\"]".to_string()),
         false => (set, toml::Value::Array(caches).to_string()),
     };
+    let (log_mark, log) = match &pool.log {
+        None => (unset, "\"/flash/log:1G\"".to_string()),
+        Some(device) => {
+            let path = device.path.clone();
+            device.path.to_str().ok_or(PoolFileError::NotText { path })?;
+            (set, toml::Value::String(device.to_string()).to_string())
+        }
+    };
     let name = toml::Value::String(pool.name.clone());
     let origin = text(&pool.origin)?;
     let mut properties = String::new();
@@ -548,6 +596,10 @@ fn template(pool: &NewPool) -> Result<DocumentMut, PoolFileError> {
          # Encrypts what lies on them: a file with 32 random bytes, or \"each-start\" for a key\n\
          # that nobody keeps, so that they start empty each time.\n\
          # cache_key = \"/etc/warmfront/key\"\n\
+         \n\
+         # Log device: a file, which is made with the size behind the colon, or a block device.\n\
+         # What is on it after a crash is brought to the origin by the next mount.\n\
+         {log_mark}log = {log}\n\
          \n\
          # Control groups whose reads do not count as use, as promote=off: for backups.\n\
          # no_promote_cgroups = [\"/backup.slice\"]\n\

@@ -5,6 +5,7 @@ use crate::checks;
 use crate::client::Client;
 use crate::descriptor;
 use crate::error::ControlError;
+use crate::logs::{LogDevice, LogError, LogTarget, MountProgress};
 use crate::paths::Paths;
 use crate::pool_file::{NewPool, PoolFile, PoolFileError};
 use crate::protocol::{Changed, Descriptor};
@@ -167,6 +168,53 @@ fn save_caches(
     let path = file.path.clone();
     file.set_caches(caches)?;
     Ok((Changed::Saved { file: path }, None))
+}
+
+/// Gives a pool a log device: at once if it is mounted, and for good if it has a settings file.
+/// Says how long it lasts, and what was found on a device that is in use now.
+///
+/// # Errors
+/// When there is no such pool, it has a log device, or it cannot use this one.
+pub fn add_log(
+    paths: &Paths,
+    pool: &str,
+    device: LogDevice,
+    force: bool,
+    tell: &mut dyn FnMut(MountProgress),
+) -> Result<(Changed, Vec<String>), ControlError> {
+    let device = device.absolute();
+    if let Some(found) = mounted(paths, pool) {
+        return Client::new(paths, found).add_log(device, force, tell);
+    }
+    let file = PoolFile::load(paths, pool)?;
+    if let Some(known) = &file.settings.log {
+        return Err(LogError::Present { path: known.path.clone() }.into());
+    }
+    let path = file.path.clone();
+    file.set_log(Some(&device))?;
+    Ok((Changed::Saved { file: path }, Vec::new()))
+}
+
+/// Takes the log device from a pool, as [`add_log`] gives it.
+///
+/// # Errors
+/// When there is no such pool, it has no such device, or that may hold what the origin does not.
+pub fn remove_log(paths: &Paths, pool: &str, path: &Path) -> Result<Changed, ControlError> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(found) = mounted(paths, pool) {
+        return Client::new(paths, found).remove_log(&path);
+    }
+    let file = PoolFile::load(paths, pool)?;
+    if !file.settings.log.as_ref().is_some_and(|known| known.is_at(&path)) {
+        let has = file.settings.log.as_ref().map_or("none".to_string(), ToString::to_string);
+        return Err(LogError::Unknown { path, has }.into());
+    }
+    if LogTarget::find(paths, pool.as_ref())?.may_hold_something()? {
+        return Err(LogError::Full { path, pool: pool.to_string() }.into());
+    }
+    let settings = file.path.clone();
+    file.set_log(None)?;
+    Ok(Changed::Saved { file: settings })
 }
 
 /// The daemon that serves a pool now.

@@ -16,6 +16,7 @@ pub use warmfront::{
 
 pub use crate::caches::CacheDevice;
 pub use crate::ceiling::{ArcMax, Setting};
+pub use crate::logs::{LogDevice, MountProgress};
 use crate::wire_path;
 
 /// The version of this protocol. Both sides must have the same.
@@ -99,6 +100,20 @@ pub enum Request {
         #[serde(with = "wire_path")]
         path: PathBuf,
     },
+    /// Takes a log device in: [`Response::Progress`], at last [`Response::LogChanged`].
+    AddLog {
+        /// Which.
+        device: LogDevice,
+        /// Whatever lies on it.
+        force: bool,
+    },
+    /// Stops using the log device, once the origin has everything, and wipes it:
+    /// [`Response::LogChanged`].
+    RemoveLog {
+        /// Which.
+        #[serde(with = "wire_path")]
+        path: PathBuf,
+    },
     /// Unmounts and ends the daemon: [`Response::Unmounted`] or [`Response::Busy`].
     Unmount {
         /// Take the mount out of the tree of names at once, and end when its last file is closed.
@@ -147,6 +162,15 @@ pub enum Response {
         changed: Changed,
         /// What was found on a device that was taken in.
         found: Option<String>,
+    },
+    /// How far a log device is taken in.
+    Progress(MountProgress),
+    /// The pool has another log device now, or none.
+    LogChanged {
+        /// How long that lasts.
+        changed: Changed,
+        /// What was found on it.
+        notes: Vec<String>,
     },
     /// The mount is gone; the daemon ends.
     Unmounted,
@@ -310,6 +334,8 @@ pub struct Status {
     /// Control groups whose reads do not count as use.
     #[serde(with = "wire_path::list")]
     pub no_promote_cgroups: Vec<PathBuf>,
+    /// The log device.
+    pub log_device: Option<String>,
     /// The cache devices.
     pub caches: Vec<CacheStatus>,
     /// How well they fit the load.

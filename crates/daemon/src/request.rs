@@ -10,6 +10,7 @@ use crate::caches::{CacheDevice, CacheError, CacheKey, Dwpd};
 use crate::ceiling::{ArcMax, CeilingError};
 use crate::checks::PlaceError;
 use crate::lock::LockError;
+use crate::logs::{LogDevice, LogError};
 use crate::paths::{Paths, PathsError};
 use crate::pool_file::PoolFileError;
 use crate::protocol::Descriptor;
@@ -67,6 +68,12 @@ pub struct MountRequest {
     pub caches: Vec<CacheDevice>,
     /// Take cache devices whatever lies on them.
     pub force_cache: bool,
+    /// The log device; if none, that of the pool's settings.
+    pub log: Option<LogDevice>,
+    /// Go on without what a log holds that was in use.
+    pub discard_log: bool,
+    /// Take the log device whatever lies on it.
+    pub force_log: bool,
     /// Do not bring back what an earlier start has written down.
     pub cold: bool,
     /// Drive writes a day that they are meant for; by default what the pool's settings say.
@@ -86,6 +93,8 @@ pub struct Mounted {
     pub ceiling_setting: String,
     /// The cache devices.
     pub caches: Vec<CacheDevice>,
+    /// The log device.
+    pub log_device: Option<LogDevice>,
     /// What was done or is not as it should be, for people.
     pub notes: Vec<String>,
 }
@@ -128,6 +137,9 @@ pub enum MountError {
         #[from]
         error: CacheError,
     },
+    /// The log device cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// There is no model of that name.
     #[error("{0}")]
     SlowModel(String),

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::line::{Connection, LineError};
 use crate::protocol::{REQUEST_BYTES_MAX, Request, Response, SILENCE_MAX};
-use crate::service::{Service, refused};
+use crate::service::{PROGRESS_INTERVAL, Service, refused};
 use crate::socket::{connect, listen};
 
 /// Most connections at a time.
@@ -132,6 +132,18 @@ impl Shared {
                     false => ControlFlow::Continue(()),
                 }
             }),
+            Request::AddLog { device, force } => {
+                let connection = parking_lot::Mutex::new(&mut *connection);
+                let told = parking_lot::Mutex::new(None::<Instant>);
+                self.service.add_log(device, force, &|progress| {
+                    let mut told = told.lock();
+                    if told.is_none_or(|last| last.elapsed() >= PROGRESS_INTERVAL) {
+                        *told = Some(Instant::now());
+                        // Whoever has asked may be gone; what he asked for is done.
+                        let _ = connection.lock().send(Response::Progress(progress));
+                    }
+                })
+            }
             request => self.service.answer(request),
         };
         connection.send(response)

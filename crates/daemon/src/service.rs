@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
+
+use storage::Origin;
 use warmfront::{Dataset, DatasetError, EngineError, Pool, PrimeRequest};
 
 use crate::caches::{CacheDevice, CacheError, Shelf};
@@ -15,6 +17,7 @@ use crate::ceiling::{Keeper, Sources};
 use crate::change;
 use crate::error::is_usage;
 use crate::holders::holders_of;
+use crate::logs::{Desk, LogDevice, LogError, LogSettings, Tell};
 use crate::mountinfo::{mounted_at, mounts};
 use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
@@ -25,7 +28,7 @@ use crate::protocol::{
 use crate::warmth::Warmth;
 
 /// Between two reports of progress.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs of records that `why` tells; the rest is counted.
 const RUNS_MAX: usize = 10_000;
@@ -37,6 +40,9 @@ pub(crate) struct Service {
     pub pool: Arc<Pool>,
     pub keeper: Arc<Keeper>,
     pub shelf: Arc<Shelf>,
+    pub desk: Arc<Desk>,
+    /// The origin, as the pool sees it.
+    pub origin: Arc<dyn Origin>,
     pub warmth: Arc<Warmth>,
     pub read_only: bool,
     pub slow: Option<String>,
@@ -48,7 +54,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Carries out any request but [`Request::Prime`].
+    /// Carries out any request but [`Request::Prime`] and [`Request::AddLog`].
     pub fn answer(&self, request: Request) -> Response {
         match request {
             Request::Ping => Response::Pong,
@@ -89,8 +95,11 @@ impl Service {
             },
             Request::AddCache { device, force } => self.add_cache(&device, force),
             Request::RemoveCache { path } => self.remove_cache(&path),
+            Request::RemoveLog { path } => self.remove_log(&path),
             Request::Unmount { lazy } => self.unmount(lazy),
-            Request::Prime(_) => refused("priming needs a connection of its own".into(), true),
+            Request::Prime(_) | Request::AddLog { .. } => {
+                refused("that needs a connection of its own".into(), true)
+            }
         }
     }
 
@@ -227,6 +236,7 @@ impl Service {
             read_only: self.read_only,
             slow: self.slow.clone(),
             no_promote_cgroups: self.no_promote_cgroups.clone(),
+            log_device: self.desk.device().map(|device| device.to_string()),
             caches,
             restored,
             saved_seconds_ago,
@@ -308,6 +318,40 @@ impl Service {
             Ok(()) => {
                 let changed = Changed::Saved { file: file.clone() };
                 Response::CachesChanged { changed, found }
+            }
+            Err(error) => refused(format!("done until the pool is unmounted, but {error}"), false),
+        }
+    }
+
+    /// Gives the pool a log device. `tell` is told how far that is.
+    pub fn add_log(&self, device: LogDevice, force: bool, tell: Tell<'_>) -> Response {
+        if self.read_only {
+            return refused(LogError::ReadOnly.to_string(), false);
+        }
+        let settings = LogSettings { device: Some(device), discard: false, force };
+        match self.desk.add(&self.pool, &*self.origin, &settings, tell) {
+            Ok(notes) => self.log_changed(notes),
+            Err(error) => refused(error.to_string(), false),
+        }
+    }
+
+    fn remove_log(&self, path: &Path) -> Response {
+        match self.desk.remove(&self.pool, path) {
+            Ok(()) => self.log_changed(Vec::new()),
+            Err(error) => refused(error.to_string(), false),
+        }
+    }
+
+    /// Saves which log device there is now.
+    fn log_changed(&self, notes: Vec<String>) -> Response {
+        let Some(file) = &self.descriptor.settings else {
+            return Response::LogChanged { changed: Changed::UntilUnmount, notes };
+        };
+        let saved = PoolFile::load(&self.paths, &self.descriptor.pool)
+            .and_then(|settings| settings.set_log(self.desk.device().as_ref()));
+        match saved {
+            Ok(()) => {
+                Response::LogChanged { changed: Changed::Saved { file: file.clone() }, notes }
             }
             Err(error) => refused(format!("done until the pool is unmounted, but {error}"), false),
         }

@@ -92,12 +92,15 @@ fn foreground(top: &Path) -> ExitCode {
         no_promote_cgroups: Vec::new(),
         caches: Vec::new(),
         force_cache: false,
+        log: None,
+        discard_log: false,
+        force_log: false,
         cold: false,
         dwpd: None,
         cache_key: None,
     };
     let say = |mounted: &Mounted| println!("{}", mounted.descriptor.pool);
-    match mount_in_foreground(&paths, &request, say) {
+    match mount_in_foreground(&paths, &request, &|_| (), say) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -141,6 +144,9 @@ impl Place {
             no_promote_cgroups: Vec::new(),
             caches: Vec::new(),
             force_cache: false,
+            log: None,
+            discard_log: false,
+            force_log: false,
             cold: false,
             dwpd: None,
             cache_key: None,
@@ -148,7 +154,7 @@ impl Place {
     }
 
     fn mount(&self) -> Mounted {
-        mount_in_background(&self.paths, &self.request()).expect("it can be mounted")
+        mount_in_background(&self.paths, &self.request(), &mut |_| ()).expect("it can be mounted")
     }
 
     fn unmount(&self) {
@@ -235,10 +241,11 @@ fn the_same_is_not_mounted_twice(place: &Place) {
     let elsewhere = place.base.path().join("elsewhere");
     fs::create_dir(&elsewhere).expect("made");
     let request = MountRequest { mountpoint: Some(elsewhere.clone()), ..place.request() };
-    let error = mount_in_background(&place.paths, &request).expect_err("it is served");
+    let error = mount_in_background(&place.paths, &request, &mut |_| ()).expect_err("it is served");
     let pid = mounted.descriptor.pid.to_string();
     assert!(error.to_string().contains(&pid) && !error.is_usage(), "{error}");
-    let again = mount_in_background(&place.paths, &place.request()).expect_err("it is mounted");
+    let again = mount_in_background(&place.paths, &place.request(), &mut |_| ())
+        .expect_err("it is mounted");
     assert!(again.to_string().contains("already mounted"), "{again}");
     assert!(!is_mounted(&elsewhere));
     place.unmount();
@@ -254,7 +261,7 @@ fn names_of_pools_are_made_unique(place: &Place) {
         mountpoint: Some(fast.clone()),
         ..place.request()
     };
-    let second = mount_in_background(&place.paths, &request).expect("another origin");
+    let second = mount_in_background(&place.paths, &request, &mut |_| ()).expect("another origin");
     assert_eq!(second.descriptor.pool, "slow-2");
     let pools = list_pools(&place.paths).expect("listed");
     let names: Vec<&str> = pools.rows.iter().map(|pool| pool.name.as_str()).collect();
@@ -295,7 +302,8 @@ fn a_lazy_unmount_waits_for_the_last_close(place: &Place) {
     assert!(target.client().expect("mounted").status().expect("it answers").is_detached);
     let again = unmount(&place.paths, OsStr::new("slow"), true).expect_err("it is detached");
     assert!(again.to_string().contains("last file is closed"), "{again}");
-    let error = mount_in_background(&place.paths, &place.request()).expect_err("still served");
+    let error =
+        mount_in_background(&place.paths, &place.request(), &mut |_| ()).expect_err("still served");
     assert!(matches!(error, MountError::Background { .. }), "{error}");
     let mut bytes = Vec::new();
     held.read_to_end(&mut bytes).expect("what is open stays readable");
@@ -403,7 +411,7 @@ fn properties_of_a_named_pool_are_saved(place: &Place) {
         properties: vec![("freebehind".into(), "on".into())],
         ..place.request()
     };
-    mount_in_background(&place.paths, &request).expect("where its settings say");
+    mount_in_background(&place.paths, &request, &mut |_| ()).expect("where its settings say");
     let set = |pairs: &[(&str, &str)]| {
         let dataset = "tank/photos".to_string();
         let change = Change::Set { dataset, properties: properties(pairs) };
@@ -516,7 +524,8 @@ fn paths_need_not_be_text(place: &Place) {
         mountpoint: Some(fast.clone()),
         ..place.request()
     };
-    let mounted = mount_in_background(&place.paths, &request).expect("it can be mounted");
+    let mounted =
+        mount_in_background(&place.paths, &request, &mut |_| ()).expect("it can be mounted");
     let target = place.find(fast.join(name)).expect("a path");
     let client = target.client().expect("it is mounted");
     assert_eq!(client.status().expect("it answers").mountpoint, mounted.descriptor.mountpoint);
@@ -551,7 +560,7 @@ fn garbage_on_the_socket_is_refused(place: &Place) {
 
 fn what_cannot_be_mounted_is_told(place: &Place) {
     let fails = |request: MountRequest, is_usage: bool, fragment: &str| {
-        let error = mount_in_background(&place.paths, &request).expect_err(fragment);
+        let error = mount_in_background(&place.paths, &request, &mut |_| ()).expect_err(fragment);
         assert!(error.to_string().contains(fragment), "{error}");
         assert_eq!(error.is_usage(), is_usage, "{error}");
         assert!(!is_mounted(&place.fast));

@@ -37,6 +37,7 @@ const FILL: (u64, usize) = (1 << 20, 4);
 /// Once a device has failed, records from the [first one concerned](Failed::from) on are refused
 /// until the log is [reset](Log::reset); those before it stay.
 pub struct Log {
+    id: [u8; 16],
     device: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
     options: Options,
@@ -136,8 +137,13 @@ impl Log {
         let name = &device.info().name;
         tracing::info!(device = name, ?sync, ring_bytes = superblock.layout.ring_bytes, "log");
         let state = State { chain: Chain::new(superblock, epoch, seed), counters: Counters::new() };
-        let layout = superblock.layout;
-        Ok(Log { device, clock, options, sync, layout, state: Mutex::new(state) })
+        let (layout, id) = (superblock.layout, superblock.log);
+        Ok(Log { id, device, clock, options, sync, layout, state: Mutex::new(state) })
+    }
+
+    /// The log's id.
+    pub fn id(&self) -> [u8; 16] {
+        self.id
     }
 
     /// How blocks are made to last.

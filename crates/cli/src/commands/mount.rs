@@ -1,14 +1,16 @@
 use std::ffi::OsStr;
 use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
 
 use daemon::{CacheDevice, MountRequest, MountSource, Mounted, Paths, Unmounted};
 use warmfront::HumanSize;
 
 use crate::arguments::MountArguments;
 use crate::bars::coloured;
-use crate::commands::{cache_key, caches, ceiling, drive_writes, floor, settings};
+use crate::commands::{cache_key, caches, ceiling, drive_writes, floor, log_device, settings};
 use crate::failure::Result;
 use crate::format::print;
+use crate::progress::Progress;
 
 /// Mounts, and says what is served and what to do next.
 pub(crate) fn mount(paths: &Paths, arguments: MountArguments) -> Result<()> {
@@ -24,15 +26,26 @@ pub(crate) fn mount(paths: &Paths, arguments: MountArguments) -> Result<()> {
         no_promote_cgroups: arguments.no_promote_cgroups,
         caches: caches(&arguments.caches)?,
         force_cache: arguments.force_cache,
+        log: arguments.log.as_deref().map(log_device).transpose()?,
+        discard_log: arguments.discard_log,
+        force_log: arguments.force_log,
         cold: arguments.cold,
         dwpd: arguments.dwpd.as_deref().map(drive_writes).transpose()?,
         cache_key: arguments.cache_key.as_deref().map(cache_key),
     };
     if arguments.foreground {
         daemon::start_logging();
-        daemon::mount_in_foreground(paths, &request, |mounted| print(&greeting(mounted)))?;
+        let progress = Mutex::new(Progress::default());
+        let tell = |now| progress.lock().unwrap_or_else(PoisonError::into_inner).show(now);
+        daemon::mount_in_foreground(paths, &request, &tell, |mounted| {
+            progress.lock().unwrap_or_else(PoisonError::into_inner).end();
+            print(&greeting(mounted));
+        })?;
     } else {
-        print(&greeting(&daemon::mount_in_background(paths, &request)?));
+        let mut progress = Progress::default();
+        let mounted = daemon::mount_in_background(paths, &request, &mut |now| progress.show(now));
+        progress.end();
+        print(&greeting(&mounted?));
     }
     Ok(())
 }
@@ -54,6 +67,7 @@ fn greeting(mounted: &Mounted) -> String {
             format!("{ceiling} of RAM for everything together ({})", mounted.ceiling_setting),
         ),
         ("cache", devices(&mounted.caches)),
+        ("log", mounted.log_device.as_ref().map_or(String::new(), ToString::to_string)),
         ("look at it", format!("warmfront arcstat 1 {mountpoint}")),
         ("", format!("warmfront status {mountpoint}")),
         ("unmount", format!("warmfront unmount {mountpoint}")),

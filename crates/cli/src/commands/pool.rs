@@ -6,9 +6,10 @@ use daemon::{NewPool, Paths, PoolFileError, PoolRow, Target, mounted_at, mounts}
 use serde::Serialize;
 
 use crate::arguments::{DeviceRole, PoolCommand};
-use crate::commands::{caches as devices, ceiling, floor, settings, status};
+use crate::commands::{caches as devices, ceiling, floor, log_device, settings, status};
 use crate::failure::{Failure, Result};
 use crate::format::{Form, json, print};
+use crate::progress::Progress;
 use crate::table::Table;
 
 /// A pool, as `pool list --json` tells it.
@@ -36,7 +37,16 @@ impl PoolJson {
 
 pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
     match command {
-        PoolCommand::Create { properties, mountpoint, arc_max, arc_min, caches, name, origin } => {
+        PoolCommand::Create {
+            properties,
+            mountpoint,
+            arc_max,
+            arc_min,
+            caches,
+            log,
+            name,
+            origin,
+        } => {
             let pool = NewPool {
                 name,
                 origin,
@@ -44,6 +54,7 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
                 arc_max: arc_max.as_deref().map(|text| ceiling("--arc-max", text)).transpose()?,
                 arc_min: arc_min.as_deref().map(floor).transpose()?,
                 caches: devices(&caches)?,
+                log: log.as_deref().map(log_device).transpose()?,
                 properties: settings(&properties)?,
             };
             let file = daemon::create_pool(paths, &pool)?;
@@ -61,6 +72,24 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
             let found = found.map_or(String::new(), |found| format!("; {found}"));
             let lasts = lasts(&changed);
             print(&format!("{device} is a cache device of pool {pool}{found}\n{lasts}"));
+        }
+        PoolCommand::Add { force, pool, role: DeviceRole::Log, device } => {
+            let device = log_device(&device)?;
+            let mut progress = Progress::default();
+            let added = daemon::add_log(paths, &pool, device.clone(), force, &mut |now| {
+                progress.show(now);
+            });
+            progress.end();
+            let (changed, notes) = added?;
+            let notes: String = notes.iter().map(|note| format!("{note}\n")).collect();
+            let lasts = lasts(&changed);
+            print(&format!("{device} is the log device of pool {pool}\n{notes}{lasts}"));
+        }
+        PoolCommand::Remove { pool, role: DeviceRole::Log, path } => {
+            let changed = daemon::remove_log(paths, &pool, &path)?;
+            let path = path.display();
+            let lasts = lasts(&changed);
+            print(&format!("{path} is not the log device of pool {pool} any more\n{lasts}"));
         }
         PoolCommand::Remove { pool, role: DeviceRole::Cache, path } => {
             let changed = daemon::remove_cache(paths, &pool, &path)?;

@@ -55,11 +55,26 @@ impl CacheDevice {
 
     /// Whether it is the device at `path`.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
-            (Ok(a), Ok(b)) => a == b,
-            _ => a == b,
-        };
-        same(&self.path, path)
+        is_same(&self.path, path)
+    }
+}
+
+/// Reads `PATH` or `PATH:SIZE`.
+pub(crate) fn path_and_size(text: &str) -> Result<(PathBuf, Option<u64>), SizeError> {
+    match text.rsplit_once(':') {
+        // A path may have a colon of its own.
+        Some((path, size)) if !Path::new(text).exists() => {
+            Ok((path.into(), Some(parse_size(size)?)))
+        }
+        _ => Ok((text.into(), None)),
+    }
+}
+
+/// Whether two paths lead to the same.
+pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
     }
 }
 
@@ -67,17 +82,9 @@ impl FromStr for CacheDevice {
     type Err = CacheDeviceError;
 
     fn from_str(text: &str) -> Result<CacheDevice, CacheDeviceError> {
-        let whole = || CacheDevice { path: text.into(), size_bytes: None };
-        let device = match text.rsplit_once(':') {
-            // A path may have a colon of its own.
-            _ if Path::new(text).exists() => whole(),
-            None => whole(),
-            Some((path, size)) => {
-                let size = parse_size(size)
-                    .map_err(|error| CacheDeviceError::Size { text: text.to_string(), error })?;
-                CacheDevice { path: path.into(), size_bytes: Some(size) }
-            }
-        };
+        let (path, size_bytes) = path_and_size(text)
+            .map_err(|error| CacheDeviceError::Size { text: text.to_string(), error })?;
+        let device = CacheDevice { path, size_bytes };
         if device.path.as_os_str().is_empty() {
             return Err(CacheDeviceError::NoPath { text: text.to_string() });
         }

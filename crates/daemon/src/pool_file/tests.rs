@@ -16,6 +16,7 @@ impl Place {
     fn tank(&self) -> PoolFile {
         let properties = BTreeMap::from([("prefetch".to_string(), "none".to_string())]);
         let pool = NewPool {
+            log: Some("/flash/log:2G".parse().expect("a device")),
             name: "tank".into(),
             origin: "/slow \"x\"".into(),
             mountpoint: None,

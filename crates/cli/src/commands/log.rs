@@ -1,0 +1,133 @@
+use std::ffi::OsStr;
+use std::sync::{Mutex, PoisonError};
+
+use daemon::{LogRecord, LogShown, LogTarget, Paths};
+use serde::Serialize;
+use warmfront::HumanSize;
+
+use crate::arguments::LogCommand;
+use crate::failure::{Failure, Result};
+use crate::format::{Form, count, json, print};
+use crate::progress::Progress;
+use crate::table::Table;
+
+/// Records that are put into one table: its columns are as wide as what is in it.
+const TABLE_ROWS: usize = 10_000;
+
+pub(crate) fn run(paths: &Paths, command: LogCommand) -> Result<()> {
+    match command {
+        LogCommand::Show { form, target } => show(paths, form, &target),
+        LogCommand::Replay { target } => replay(paths, &target),
+        LogCommand::Discard { json: as_json, target } => {
+            let discarded = LogTarget::find(paths, &target)?.discard(paths)?;
+            let (records, path) = (count(discarded.records), discarded.path.display());
+            print(&match as_json {
+                true => json(&discarded),
+                false => format!("{records} records of the log on {path} are given up\n"),
+            });
+            Ok(())
+        }
+    }
+}
+
+/// The log, as `log show --json` tells it: a line of its own, then one for each record.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Line<'a> {
+    Record(&'a LogRecord),
+    Log(&'a LogShown),
+}
+
+fn line(line: &Line<'_>) -> Result<()> {
+    let text = serde_json::to_string(line).map_err(Failure::new)?;
+    print(&format!("{text}\n"));
+    Ok(())
+}
+
+fn show(paths: &Paths, form: Form, target: &OsStr) -> Result<()> {
+    let target = LogTarget::find(paths, target)?;
+    if form.json {
+        let mut outcome = Ok(());
+        let shown = target.show(|record| {
+            outcome = line(&Line::Record(&record));
+            outcome.is_ok()
+        })?;
+        outcome?;
+        return line(&Line::Log(&shown));
+    }
+    let new_table = || Table::new(&["POSITION", "KIND", "DATA", "WHAT"]);
+    let (mut table, mut rows) = (new_table(), 0);
+    let shown = target.show(|record| {
+        let size = match form.exact {
+            true => record.data_bytes.to_string(),
+            false => HumanSize(record.data_bytes).to_string(),
+        };
+        let data = if record.data_bytes == 0 { "-".to_string() } else { size };
+        table.row(vec![record.position.to_string(), record.kind.to_string(), data, record.what]);
+        rows += 1;
+        if rows == TABLE_ROWS {
+            print(&std::mem::replace(&mut table, new_table()).render(form));
+            rows = 0;
+        }
+        true
+    })?;
+    if rows > 0 {
+        print(&table.render(form));
+    }
+    if !form.script {
+        print(&summary(&shown));
+    }
+    Ok(())
+}
+
+fn summary(shown: &LogShown) -> String {
+    let LogShown { path, records, end, beyond_records, .. } = shown;
+    let path = path.display();
+    let mut text = match records {
+        0 => format!("the log on {path} holds nothing that the origin does not have\n"),
+        records => format!("the log on {path} holds {} records; it is {end}\n", count(*records)),
+    };
+    if *beyond_records > 0 {
+        let beyond = count(*beyond_records);
+        text.push_str(&format!("{beyond} more lie behind its end, which nobody was promised\n"));
+    }
+    text
+}
+
+fn replay(paths: &Paths, target: &OsStr) -> Result<()> {
+    let target = LogTarget::find(paths, target)?;
+    let progress = Mutex::new(Progress::default());
+    let tell = |now| progress.lock().unwrap_or_else(PoisonError::into_inner).show(now);
+    let replayed = target.replay(paths, &tell);
+    progress.lock().unwrap_or_else(PoisonError::into_inner).end();
+    let notes = replayed?;
+    let path = target.path().display();
+    print(&match notes.is_empty() {
+        true => format!("the log on {path} holds nothing that the origin does not have\n"),
+        false => notes.iter().map(|note| format!("{note}\n")).collect(),
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_says_what_is_wrong() {
+        let shown = LogShown {
+            path: "/flash/log".into(),
+            id: String::new(),
+            first: 1,
+            last: 1200,
+            records: 1200,
+            end: "damaged: acknowledged records up to 1300 at least are lost".into(),
+            beyond_records: 7,
+        };
+        let text = summary(&shown);
+        assert!(text.contains("1,200 records; it is damaged"), "{text}");
+        assert!(text.contains("7 more lie behind"), "{text}");
+        let empty = LogShown { records: 0, beyond_records: 0, ..shown };
+        assert!(summary(&empty).contains("holds nothing"));
+    }
+}

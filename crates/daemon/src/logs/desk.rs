@@ -1,0 +1,378 @@
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::executor::block_on;
+use parking_lot::Mutex;
+use storage::{Clock, Device, DeviceOptions, FileDevice, Origin, RealClock};
+use warmfront::{HumanSize, Pool, ReplayOptions, Replayed, replay};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use zil::{End, Log, OpenError, Opening, Options, Recovery};
+
+use super::device::{BYTES_DEFAULT, LogDevice};
+use super::error::LogError;
+use super::marker::{Marker, digits, since};
+use super::progress::MountProgress;
+use crate::caches::random_bytes;
+
+/// What is wiped of a device that is removed: its superblocks are among it. Bytes.
+const WIPE_BYTES: usize = 128 << 10;
+/// Most objects of which it is told that something was not done.
+const TOLD_MAX: usize = 5;
+
+/// Is told how far something is that takes its time.
+pub(crate) type Tell<'a> = &'a (dyn Fn(MountProgress) + Send + Sync);
+
+/// Which log device a pool has, and how it is opened.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct LogSettings {
+    pub device: Option<LogDevice>,
+    /// Go on without what it holds.
+    pub discard: bool,
+    /// Take the device whatever lies on it.
+    pub force: bool,
+}
+
+/// Keeps account of a pool's log device.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pool_id: [u8; 16],
+    origin: PathBuf,
+    marker_path: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    marker: Marker,
+    /// Whether the marker lies on disk.
+    is_known: bool,
+    /// Which is in use.
+    device: Option<LogDevice>,
+}
+
+impl Desk {
+    /// Reads what is known of the log of the pool that is called `pool`, known by `name` from start
+    /// to start, with its origin at `path`.
+    pub fn new(
+        (pool, name): (&str, &[u8]),
+        marker_path: PathBuf,
+        (path, origin): (&Path, &dyn Origin),
+    ) -> Result<Desk, LogError> {
+        let state = |error| LogError::State { path: marker_path.clone(), error };
+        let root = block_on(origin.root()).map_err(LogError::Origin)?;
+        origin.forget(root.object, 1);
+        let found = Marker::load(&marker_path).map_err(state)?;
+        let is_known = found.is_some();
+        let marker = found.unwrap_or_else(|| Marker {
+            in_use: None,
+            path: PathBuf::new(),
+            pool: pool.to_string(),
+            origin: path.to_owned(),
+            since: String::new(),
+            given_up: Vec::new(),
+        });
+        let marker = Marker { pool: pool.to_string(), origin: path.to_owned(), ..marker };
+        let mut hash = Xxh3::new();
+        hash.update(&root.object.0.to_le_bytes());
+        if let Some(born) = root.attributes.born {
+            hash.update(&born.seconds.to_le_bytes());
+            hash.update(&born.nanoseconds.to_le_bytes());
+        }
+        let mut pool_id = [0; 16];
+        pool_id[..8].copy_from_slice(&xxh3_64(name).to_le_bytes());
+        pool_id[8..].copy_from_slice(&hash.digest().to_le_bytes());
+        let state = Arc::new(Mutex::new(State { marker, is_known, device: None }));
+        Ok(Desk { pool_id, origin: path.to_owned(), marker_path, state })
+    }
+
+    fn state_error(&self, error: io::Error) -> LogError {
+        LogError::State { path: self.marker_path.clone(), error }
+    }
+
+    /// Opens the log that the settings name, and brings to the origin what it holds. Tells in words
+    /// what was found. A pool that is read-only uses no log and does not touch it.
+    pub fn open(
+        &self,
+        origin: &dyn Origin,
+        settings: &LogSettings,
+        read_only: bool,
+        tell: Tell<'_>,
+    ) -> Result<(Option<Log>, Vec<String>), LogError> {
+        let marker = self.state.lock().marker.clone();
+        if read_only {
+            let hidden = marker.in_use.map(|_| {
+                let path = marker.path.display();
+                format!(
+                    "the log on {path} may hold writes that are not at the origin; they are not \
+                     shown until the pool is mounted for writing"
+                )
+            });
+            return Ok((None, hidden.into_iter().collect()));
+        }
+        let mut notes = Vec::new();
+        let lost = |what: String| LogError::Lost {
+            path: marker.path.clone(),
+            pool: marker.pool.clone(),
+            what,
+        };
+        // What was in use and cannot be had.
+        let mut miss = |what: String| match (&marker.in_use, settings.discard) {
+            (Some(_), false) => Err(lost(what)),
+            (Some(id), true) => {
+                let state = &mut *self.state.lock();
+                state.marker.give_up(id);
+                state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
+                let path = marker.path.display();
+                notes.push(format!("what the log on {path} held is given up"));
+                Ok(())
+            }
+            (None, _) => Ok(()),
+        };
+        let Some(device) = &settings.device else {
+            miss("is not named now".to_string())?;
+            return Ok((None, notes));
+        };
+        if !device.path.exists() {
+            miss("is not there".to_string())?;
+        }
+        let (path, file) = open_file(device)?;
+        let contents = |error| LogError::Contents { path: path.clone(), error };
+        let recovery = match self.recover(file.clone()) {
+            Ok(recovery) => recovery,
+            Err(error) => {
+                match &error {
+                    OpenError::NoLog => miss("holds no log any more".to_string())?,
+                    OpenError::Foreign { found } => {
+                        miss(format!("holds {found} now"))?;
+                        if !settings.force {
+                            return Err(LogError::Foreign { path, found });
+                        }
+                    }
+                    OpenError::Damaged if settings.discard || settings.force => {
+                        miss("is damaged".to_string())?;
+                    }
+                    _ => return Err(contents(error)),
+                }
+                return Ok((Some(self.format(&path, file, tell)?), notes));
+            }
+        };
+        let (id, found) = (digits(recovery.id()), recovery.found().clone());
+        let records = found.records();
+        if recovery.pool() != self.pool_id {
+            let origin = self.origin.clone();
+            let is_own = recovery.pool()[..8] == self.pool_id[..8];
+            if records > 0 && is_own && !settings.discard {
+                return Err(LogError::OtherOrigin { path, origin, records });
+            }
+            if !is_own && !settings.force {
+                return Err(LogError::OtherPool { path, records });
+            }
+            miss("holds another log now".to_string())?;
+            drop(recovery);
+            return Ok((Some(self.format(&path, file, tell)?), notes));
+        }
+        if marker.in_use.as_ref().is_some_and(|known| *known != id) {
+            miss("holds another log now".to_string())?;
+        }
+        let failed = |error| LogError::Finish { path: path.clone(), error };
+        if settings.discard || marker.given_up.contains(&id) {
+            if records > 0 {
+                let why = match settings.discard {
+                    true => "as you asked",
+                    false => "since the log had failed while it was in use",
+                };
+                let shown = path.display();
+                notes.push(format!("{records} records of the log on {shown} are given up, {why}"));
+            }
+            let log = block_on(recovery.discard()).map_err(failed)?;
+            return Ok((Some(log), notes));
+        }
+        let names_lasted = marker.in_use.as_ref() == Some(&id)
+            && since(&self.origin).is_ok_and(|since| since == marker.since);
+        let (recovery, report) =
+            self.replay(origin, &path, recovery, ReplayOptions { names_lasted }, tell, &mut notes)?;
+        let applied = report.records;
+        let last = found.last.0;
+        match found.end {
+            End::Damaged { lasted } => {
+                Err(LogError::Damaged { path, applied, last, lasted: lasted.0 })
+            }
+            End::Unreadable { error } => Err(LogError::Unreadable { path, applied, last, error }),
+            _ => Ok((Some(block_on(recovery.finish()).map_err(failed)?), notes)),
+        }
+    }
+
+    fn replay(
+        &self,
+        origin: &dyn Origin,
+        path: &Path,
+        mut recovery: Recovery,
+        options: ReplayOptions,
+        tell: Tell<'_>,
+        notes: &mut Vec<String>,
+    ) -> Result<(Recovery, Replayed), LogError> {
+        let started = Instant::now();
+        let told = |progress| MountProgress::of(progress).into_iter().for_each(tell);
+        let replayed = block_on(replay(origin, &mut recovery, options, &told));
+        let report = replayed.map_err(|error| LogError::Replay { path: path.to_owned(), error })?;
+        if report.records > 0 {
+            notes.push(summary(path, &report, started.elapsed().as_secs_f64()));
+            let skipped = report.skipped.iter().take(TOLD_MAX);
+            notes.extend(skipped.map(|skipped| {
+                let place = Path::new(&skipped.path).display();
+                format!("not brought to the origin: {place}: {}", skipped.reason)
+            }));
+            let more = report.skipped_count.saturating_sub(TOLD_MAX as u64);
+            if more > 0 {
+                notes.push(format!("and {more} more that were not"));
+            }
+        }
+        Ok((recovery, report))
+    }
+
+    fn recover(&self, file: Arc<dyn Device>) -> Result<Recovery, OpenError> {
+        let opening = self.opening().map_err(|_| OpenError::NoLog);
+        block_on(Log::open(file, opening?, Options::default(), clock()))
+    }
+
+    /// Whose log it is, is told from what is found.
+    fn opening(&self) -> io::Result<Opening> {
+        let (log, seed) = (random_bytes()?, random_bytes()?);
+        Ok(Opening { pool: self.pool_id, log, seed, force: true })
+    }
+
+    fn format(&self, path: &Path, file: Arc<dyn Device>, tell: Tell<'_>) -> Result<Log, LogError> {
+        let opening = self.opening().map_err(|error| self.state_error(error))?;
+        let told = |done_bytes, all_bytes| {
+            tell(MountProgress::Formatting { done_bytes, all_bytes });
+        };
+        let options = Options::default();
+        let formatted = Log::format_telling(file, opening, options, clock(), &told);
+        block_on(formatted).map_err(|error| LogError::Contents { path: path.to_owned(), error })
+    }
+
+    /// Lets a pool use a log that is empty.
+    pub fn take_in(&self, pool: &Arc<Pool>, device: &LogDevice, log: Log) -> Result<(), LogError> {
+        let id = digits(log.id());
+        {
+            let state = &mut *self.state.lock();
+            state.marker.in_use = Some(id.clone());
+            state.marker.path = device.path.clone();
+            state.marker.given_up.retain(|known| *known != id);
+            let since = since(&self.origin).map_err(|error| self.state_error(error))?;
+            state.marker.since = since;
+            state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
+            (state.is_known, state.device) = (true, Some(device.clone()));
+        }
+        let (state, marker_path) = (self.state.clone(), self.marker_path.clone());
+        let renounce = move || {
+            let state = &mut *state.lock();
+            state.marker.give_up(&id);
+            state.marker.save(&marker_path)
+        };
+        block_on(pool.add_log(Arc::new(log), Arc::new(renounce))).map_err(LogError::Pool)
+    }
+
+    /// Gives a running pool a log device.
+    pub fn add(
+        &self,
+        pool: &Arc<Pool>,
+        origin: &dyn Origin,
+        settings: &LogSettings,
+        tell: Tell<'_>,
+    ) -> Result<Vec<String>, LogError> {
+        let Some(device) = &settings.device else { return Ok(Vec::new()) };
+        if let Some(known) = self.device() {
+            return Err(LogError::Present { path: known.path });
+        }
+        let (log, notes) = self.open(origin, settings, false, tell)?;
+        if let Some(log) = log {
+            self.take_in(pool, device, log)?;
+        }
+        Ok(notes)
+    }
+
+    /// Stops using the log device, once the origin has everything, and wipes it.
+    pub fn remove(&self, pool: &Arc<Pool>, path: &Path) -> Result<(), LogError> {
+        let Some(device) = self.device().filter(|known| known.is_at(path)) else {
+            let has = self.device().map_or("none".to_string(), |known| known.to_string());
+            return Err(LogError::Unknown { path: path.to_owned(), has });
+        };
+        self.stop(pool)?;
+        if let Err(error) = wipe(&device.path) {
+            let path = device.path.display();
+            tracing::warn!(%path, %error, "a removed log device cannot be wiped");
+        }
+        Ok(())
+    }
+
+    /// Stops using the log device, once the origin has everything.
+    pub fn stop(&self, pool: &Arc<Pool>) -> Result<(), LogError> {
+        drop(block_on(pool.remove_log()).map_err(LogError::Pool)?);
+        let state = &mut *self.state.lock();
+        state.device = None;
+        if state.is_known {
+            state.marker.in_use = None;
+            state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
+        }
+        Ok(())
+    }
+
+    /// Notes that the origin has everything that was in the log.
+    pub fn emptied(&self) -> Result<(), LogError> {
+        let state = &mut *self.state.lock();
+        state.marker.in_use = None;
+        state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))
+    }
+
+    /// The device in use.
+    pub fn device(&self) -> Option<LogDevice> {
+        self.state.lock().device.clone()
+    }
+}
+
+pub(super) fn clock() -> Arc<dyn Clock> {
+    Arc::new(RealClock::new())
+}
+
+/// Opens a log device, or makes the file.
+fn open_file(device: &LogDevice) -> Result<(PathBuf, Arc<dyn Device>), LogError> {
+    let path = device.path.clone();
+    let size_bytes = device.size_bytes.or((!path.exists()).then_some(BYTES_DEFAULT));
+    let options = DeviceOptions { size_bytes, ..DeviceOptions::default() };
+    let opened = FileDevice::open(&path, &options);
+    let file = opened.map_err(|error| LogError::Open { path: path.clone(), error })?;
+    Ok((path, Arc::new(file)))
+}
+
+fn wipe(path: &Path) -> io::Result<()> {
+    let file = std::fs::File::options().write(true).open(path)?;
+    file.write_all_at(&[0; WIPE_BYTES], 0)?;
+    file.sync_all()
+}
+
+/// What a replay has done, in words.
+fn summary(path: &Path, report: &Replayed, seconds: f64) -> String {
+    let kinds: Vec<String> =
+        report.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let mut text = format!(
+        "{} records of the log on {} ({}) were brought to the origin in {seconds:.1} s: {} of data",
+        report.records,
+        path.display(),
+        kinds.join(", "),
+        HumanSize(report.data_bytes)
+    );
+    for (count, what) in [
+        (report.made, "objects made anew"),
+        (report.named, "names given"),
+        (report.unnamed, "names removed"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,200 @@
+use std::io;
+use std::path::PathBuf;
+
+use storage::{DeviceError, OriginError};
+use warmfront::ReplayError;
+use zil::OpenError;
+
+/// Why a log device cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The log that was in use is not there.
+    #[error(
+        "the log device {}, in use when pool `{pool}` last ran, {what}. It may hold writes that \
+         were acknowledged and are not at the origin. Bring it back and mount with it; or go on \
+         without them for good with --discard-log; or look at what the origin holds with \
+         --read-only", path.display()
+    )]
+    Lost {
+        /// Where it was.
+        path: PathBuf,
+        /// The pool.
+        pool: String,
+        /// What is wrong, with its verb.
+        what: String,
+    },
+    /// It cannot be opened.
+    #[error("log device {}: {error}", path.display())]
+    Open {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        error: DeviceError,
+    },
+    /// There is no log on it, or none that may be used.
+    #[error("log device {}: {error}", path.display())]
+    Contents {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        error: OpenError,
+    },
+    /// It holds what another program put there.
+    #[error(
+        "log device {} holds {found}; name another one, or overwrite that with --force-log",
+        path.display()
+    )]
+    Foreign {
+        /// The path.
+        path: PathBuf,
+        /// What was found, with its article.
+        found: &'static str,
+    },
+    /// It is the log of another pool.
+    #[error(
+        "log device {} is the log of another pool, with {records} records that its origin may \
+         not have; use it there, give it up with `warmfront log discard {}` and overwrite it with \
+         --force-log, or name another one", path.display(), path.display()
+    )]
+    OtherPool {
+        /// The path.
+        path: PathBuf,
+        /// What it holds.
+        records: u64,
+    },
+    /// The origin has changed.
+    #[error(
+        "the log on {} was written for this pool when its origin was another one than {}: {records} \
+         records are not for it. Mount the right origin, or give them up with --discard-log",
+        path.display(), origin.display()
+    )]
+    OtherOrigin {
+        /// The path.
+        path: PathBuf,
+        /// The origin as it is now.
+        origin: PathBuf,
+        /// What the log holds.
+        records: u64,
+    },
+    /// The log has lost records.
+    #[error(
+        "the log on {} is damaged: {applied} records up to record {last} were brought to the \
+         origin, later ones that were acknowledged (at least up to record {lasted}) are lost. Go \
+         on without them with --discard-log", path.display()
+    )]
+    Damaged {
+        /// The path.
+        path: PathBuf,
+        /// Records that were replayed now.
+        applied: u64,
+        /// The last good one.
+        last: u64,
+        /// At least up to this record all had lasted.
+        lasted: u64,
+    },
+    /// A part of it cannot be read.
+    #[error(
+        "the log on {} can not be read behind record {last}: {error}. {applied} records were \
+         brought to the origin; try again, or go on without the rest with --discard-log",
+        path.display()
+    )]
+    Unreadable {
+        /// The path.
+        path: PathBuf,
+        /// Records that were replayed now.
+        applied: u64,
+        /// The last good one.
+        last: u64,
+        /// What the device says.
+        error: DeviceError,
+    },
+    /// It could not be replayed.
+    #[error("log device {}: {error}", path.display())]
+    Replay {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        error: ReplayError,
+    },
+    /// It was replayed and cannot be used further.
+    #[error("log device {}: {error}", path.display())]
+    Finish {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        error: zil::ReplayError,
+    },
+    /// The origin does not answer.
+    #[error("the origin cannot be asked which one it is: {0}")]
+    Origin(OriginError),
+    /// What must outlast a stop cannot be read or written.
+    #[error(
+        "cannot note or look up in {} whether a log is in use: {error}; without that, lost writes \
+         would not be noticed", path.display()
+    )]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The pool has a log device already.
+    #[error("the pool has a log device already, {}; remove it first", path.display())]
+    Present {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It may hold what the origin does not.
+    #[error(
+        "the log device {} may hold writes that are not at the origin; bring them there first: \
+         `warmfront log replay {pool}`, or give them up: `warmfront log discard {pool}`",
+        path.display()
+    )]
+    Full {
+        /// The path.
+        path: PathBuf,
+        /// The pool.
+        pool: String,
+    },
+    /// The pool has no such log device.
+    #[error("the pool has no log device {}; it has {has}", path.display())]
+    Unknown {
+        /// The path.
+        path: PathBuf,
+        /// What it has, in words.
+        has: String,
+    },
+    /// Nothing is known that the text could mean.
+    #[error(
+        "`{text}` is no pool with a log device, and no log device; name a pool, or a file or \
+         block device"
+    )]
+    NoTarget {
+        /// What was given.
+        text: String,
+    },
+    /// The log is in use.
+    #[error(
+        "pool `{pool}` is mounted and uses its log; unmount it first (`warmfront status {pool}` \
+         shows how the log does)"
+    )]
+    InUse {
+        /// The pool.
+        pool: String,
+    },
+    /// Nobody knows for which pool a device is a log.
+    #[error(
+        "it is not known for which origin {} is a log; name the pool", path.display()
+    )]
+    NoPool {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The pool is read-only.
+    #[error("the pool is mounted read-only; it needs no log")]
+    ReadOnly,
+    /// The pool could not bring to its origin what it holds.
+    #[error("{0}")]
+    Pool(warmfront::EngineError),
+}

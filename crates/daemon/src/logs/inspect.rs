@@ -1,0 +1,277 @@
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use serde::Serialize;
+use storage::{DeviceOptions, DirectoryOptions, DirectoryOrigin, FileDevice, Origin};
+use zil::{End, Log, Opening, Options, Recovery};
+
+use super::desk::{Desk, LogSettings, Tell, clock};
+use super::device::LogDevice;
+use super::error::LogError;
+use super::marker::{Marker, digits};
+use crate::caches::{is_same, random_bytes};
+use crate::error::ControlError;
+use crate::lock::{Owner, PoolLock};
+use crate::paths::Paths;
+use crate::pool_file::PoolFile;
+
+/// A log, as it is found on its device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LogShown {
+    /// The device.
+    pub path: PathBuf,
+    /// The log's id.
+    pub id: String,
+    /// The first record that was not released.
+    pub first: u64,
+    /// The last good one.
+    pub last: u64,
+    /// How many these are.
+    pub records: u64,
+    /// How it ends, in words.
+    pub end: String,
+    /// Records behind the end.
+    pub beyond_records: u64,
+}
+
+/// A record of a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LogRecord {
+    /// Its place in the order of all.
+    pub position: u64,
+    /// What kind of change it is.
+    pub kind: &'static str,
+    /// Bytes of file contents in it.
+    pub data_bytes: u64,
+    /// What it tells.
+    pub what: String,
+}
+
+/// What was given up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LogDiscarded {
+    /// The device.
+    pub path: PathBuf,
+    /// Records that it held.
+    pub records: u64,
+}
+
+/// A log device to be looked at by hand.
+#[derive(Debug)]
+pub struct LogTarget {
+    device: LogDevice,
+    owner: Option<PoolOfLog>,
+    /// Where is noted how the log is used.
+    marker_path: Option<PathBuf>,
+}
+
+/// The pool of a log.
+#[derive(Debug)]
+struct PoolOfLog {
+    pool: String,
+    /// The name by which the log knows it.
+    name: Vec<u8>,
+    origin: PathBuf,
+}
+
+impl LogTarget {
+    /// Finds out what `text` names: a pool, else a device.
+    ///
+    /// # Errors
+    /// When it names neither.
+    pub fn find(paths: &Paths, text: &OsStr) -> Result<LogTarget, ControlError> {
+        let markers = markers(paths)?;
+        let named = text.to_str().filter(|name| !name.contains('/'));
+        if let Some(pool) = named.filter(|name| paths.settings(name).exists()) {
+            let settings = PoolFile::load(paths, pool)?.settings;
+            let marker_path = paths.log_marker(pool);
+            let marker = markers.iter().find(|(path, _)| *path == marker_path);
+            let device = match (settings.log, marker) {
+                (_, Some((_, marker))) if marker.in_use.is_some() => {
+                    LogDevice { path: marker.path.clone(), size_bytes: None }
+                }
+                (Some(device), _) => device,
+                (None, _) => return Err(no_target(text)),
+            };
+            let (pool, name) = (pool.to_string(), pool.as_bytes().to_vec());
+            let owner = Some(PoolOfLog { pool, name, origin: settings.origin });
+            return Ok(LogTarget { device, owner, marker_path: Some(marker_path) });
+        }
+        let path = std::path::absolute(Path::new(text)).unwrap_or_else(|_| text.into());
+        let found = markers.into_iter().find(|(_, marker)| {
+            is_same(&marker.path, &path) || named.is_some_and(|name| marker.pool == name)
+        });
+        match found {
+            Some((marker_path, marker)) => {
+                let Marker { pool, origin, path, .. } = marker;
+                let name = match paths.settings(&pool).exists() {
+                    true => pool.as_bytes().to_vec(),
+                    false => unnamed(&origin),
+                };
+                let device = LogDevice { path, size_bytes: None };
+                let owner = Some(PoolOfLog { pool, name, origin });
+                Ok(LogTarget { device, owner, marker_path: Some(marker_path) })
+            }
+            None if path.exists() => {
+                let device = LogDevice { path, size_bytes: None };
+                Ok(LogTarget { device, owner: None, marker_path: None })
+            }
+            None => Err(no_target(text)),
+        }
+    }
+
+    /// Whether the log is noted to hold what the origin may not.
+    pub(crate) fn may_hold_something(&self) -> Result<bool, LogError> {
+        let Some(path) = &self.marker_path else { return Ok(false) };
+        let state = |error| LogError::State { path: path.clone(), error };
+        Ok(Marker::load(path).map_err(state)?.is_some_and(|marker| marker.in_use.is_some()))
+    }
+
+    /// Where the log lies.
+    pub fn path(&self) -> &Path {
+        &self.device.path
+    }
+
+    /// Looks at the log, and hands each record to `each` until that says no.
+    ///
+    /// # Errors
+    /// When there is no log, or it is in use or cannot be read.
+    pub fn show(&self, mut each: impl FnMut(LogRecord) -> bool) -> Result<LogShown, ControlError> {
+        let mut recovery = self.open()?;
+        let found = recovery.found().clone();
+        let end = match &found.end {
+            End::Whole => "whole".to_string(),
+            End::Damaged { lasted } => {
+                format!("damaged: acknowledged records up to {lasted} at least are lost")
+            }
+            End::Unreadable { error } => format!("unreadable: {error}"),
+            _ => "unknown".to_string(),
+        };
+        let shown = LogShown {
+            path: self.device.path.clone(),
+            id: digits(recovery.id()),
+            first: found.first.0,
+            last: found.last.0,
+            records: found.records(),
+            end,
+            beyond_records: found.beyond_records,
+        };
+        let path = self.device.path.clone();
+        let failed = |error| LogError::Finish { path: path.clone(), error };
+        while let Some((position, record)) = block_on(recovery.next()).map_err(failed)? {
+            let goes_on = each(LogRecord {
+                position: position.0,
+                kind: record.kind_name(),
+                data_bytes: record.data_bytes(),
+                what: record.to_string(),
+            });
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(shown)
+    }
+
+    /// Brings what the log holds to the origin, without mounting it. Tells in words what was done.
+    ///
+    /// # Errors
+    /// When it is not known for which origin it is, or as when it is mounted.
+    pub fn replay(&self, paths: &Paths, tell: Tell<'_>) -> Result<Vec<String>, ControlError> {
+        let path = self.device.path.clone();
+        let (Some(owner), Some(marker_path)) = (&self.owner, &self.marker_path) else {
+            return Err(LogError::NoPool { path }.into());
+        };
+        if !path.exists() {
+            let (pool, what) = (owner.pool.clone(), "is not there".to_string());
+            return Err(LogError::Lost { path, pool, what }.into());
+        }
+        let _lock = self.lock(paths, owner)?;
+        let origin = DirectoryOrigin::open(&owner.origin, DirectoryOptions::default());
+        let origin: Arc<dyn Origin> = Arc::new(origin.map_err(LogError::Origin)?);
+        let pool = (&*owner.pool, &*owner.name);
+        let desk = Desk::new(pool, marker_path.clone(), (&owner.origin, &*origin))?;
+        let settings =
+            LogSettings { device: Some(self.device.clone()), discard: false, force: false };
+        let (_, notes) = desk.open(&*origin, &settings, false, tell)?;
+        desk.emptied()?;
+        Ok(notes)
+    }
+
+    /// Gives up what the log holds.
+    ///
+    /// # Errors
+    /// When there is no log, or it is in use.
+    pub fn discard(&self, paths: &Paths) -> Result<LogDiscarded, ControlError> {
+        let _lock = self.owner.as_ref().map(|owner| self.lock(paths, owner)).transpose()?;
+        let recovery = self.open()?;
+        let records = recovery.found().records();
+        let path = self.device.path.clone();
+        let discarded = block_on(recovery.discard());
+        drop(discarded.map_err(|error| LogError::Finish { path: path.clone(), error })?);
+        if let Some(marker_path) = &self.marker_path {
+            let state = |error| LogError::State { path: marker_path.clone(), error };
+            if let Some(mut marker) = Marker::load(marker_path).map_err(state)? {
+                marker.in_use = None;
+                marker.save(marker_path).map_err(state)?;
+            }
+        }
+        Ok(LogDiscarded { path, records })
+    }
+
+    fn lock(&self, paths: &Paths, owner: &PoolOfLog) -> Result<PoolLock, ControlError> {
+        use std::os::unix::fs::MetadataExt;
+
+        paths.make_runtime_directory()?;
+        let system = |error| ControlError::System { path: owner.origin.clone(), error };
+        let metadata = std::fs::metadata(&owner.origin).map_err(system)?;
+        let holder = Owner {
+            pid: std::process::id(),
+            pool: owner.pool.clone(),
+            origin: owner.origin.clone(),
+            mountpoint: PathBuf::new(),
+        };
+        let identity = (metadata.dev(), metadata.ino());
+        let taken = PoolLock::take(paths, &holder, identity);
+        taken.map_err(|_| LogError::InUse { pool: owner.pool.clone() }.into())
+    }
+
+    fn open(&self) -> Result<Recovery, LogError> {
+        let path = self.device.path.clone();
+        if !path.exists() {
+            return Err(LogError::NoTarget { text: path.display().to_string() });
+        }
+        let opened = FileDevice::open(&path, &DeviceOptions::default());
+        let file = opened.map_err(|error| LogError::Open { path: path.clone(), error })?;
+        let state = |error| LogError::State { path: "/dev/urandom".into(), error };
+        let (log, seed) = (random_bytes().map_err(state)?, random_bytes().map_err(state)?);
+        let opening = Opening { pool: [0; 16], log, seed, force: true };
+        let opened = block_on(Log::open(Arc::new(file), opening, Options::default(), clock()));
+        opened.map_err(|error| LogError::Contents { path, error })
+    }
+}
+
+/// The name by which the log of a pool without settings knows it.
+pub(crate) fn unnamed(origin: &Path) -> Vec<u8> {
+    [b"@", origin.as_os_str().as_encoded_bytes()].concat()
+}
+
+fn no_target(text: &OsStr) -> ControlError {
+    LogError::NoTarget { text: text.to_string_lossy().into_owned() }.into()
+}
+
+/// All that is noted of logs. What cannot be read is left out.
+fn markers(paths: &Paths) -> Result<Vec<(PathBuf, Marker)>, ControlError> {
+    let directory = paths.state_directory();
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(ControlError::System { path: directory.to_owned(), error });
+        }
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let of_logs = paths.filter(|path| path.to_string_lossy().ends_with(".log.json"));
+    Ok(of_logs.filter_map(|path| Some((path.clone(), Marker::load(&path).ok()??))).collect())
+}
