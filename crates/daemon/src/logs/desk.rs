@@ -11,7 +11,7 @@ use warmfront::{HumanSize, Pool, ReplayOptions, Replayed, replay};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zil::{End, Log, OpenError, Opening, Options, Recovery};
 
-use super::device::{BYTES_DEFAULT, LogDevice};
+use super::device::{BYTES_DEFAULT, BYTES_MIN, LogDevice};
 use super::error::LogError;
 use super::marker::{Marker, digits, since};
 use super::progress::MountProgress;
@@ -118,9 +118,12 @@ impl Desk {
             pool: marker.pool.clone(),
             what,
         };
+        let is_other =
+            settings.device.as_ref().filter(|device| !device.is_at(&marker.path)).cloned();
+        let other = is_other.map(|device| format!("is another one than {device}"));
         // What was in use and cannot be had.
-        let mut miss = |what: String| match (&marker.in_use, settings.discard) {
-            (Some(_), false) => Err(lost(what)),
+        let mut miss = |what: &str| match (&marker.in_use, settings.discard) {
+            (Some(_), false) => Err(lost(other.clone().unwrap_or_else(|| what.to_string()))),
             (Some(id), true) => {
                 let state = &mut *self.state.lock();
                 state.marker.give_up(id);
@@ -132,11 +135,11 @@ impl Desk {
             (None, _) => Ok(()),
         };
         let Some(device) = &settings.device else {
-            miss("is not named now".to_string())?;
+            miss("is not named now")?;
             return Ok((None, notes));
         };
         if !device.path.exists() {
-            miss("is not there".to_string())?;
+            miss("is not there")?;
         }
         let (path, file) = open_file(device)?;
         let contents = |error| LogError::Contents { path: path.clone(), error };
@@ -144,15 +147,15 @@ impl Desk {
             Ok(recovery) => recovery,
             Err(error) => {
                 match &error {
-                    OpenError::NoLog => miss("holds no log any more".to_string())?,
+                    OpenError::NoLog => miss("holds no log any more")?,
                     OpenError::Foreign { found } => {
-                        miss(format!("holds {found} now"))?;
+                        miss(&format!("holds {found} now"))?;
                         if !settings.force {
                             return Err(LogError::Foreign { path, found });
                         }
                     }
                     OpenError::Damaged if settings.discard || settings.force => {
-                        miss("is damaged".to_string())?;
+                        miss("is damaged")?;
                     }
                     _ => return Err(contents(error)),
                 }
@@ -170,12 +173,12 @@ impl Desk {
             if !is_own && !settings.force {
                 return Err(LogError::OtherPool { path, records });
             }
-            miss("holds another log now".to_string())?;
+            miss("holds another log now")?;
             drop(recovery);
             return Ok((Some(self.format(&path, file, tell)?), notes));
         }
         if marker.in_use.as_ref().is_some_and(|known| *known != id) {
-            miss("holds another log now".to_string())?;
+            miss("holds another log now")?;
         }
         let failed = |error| LogError::Finish { path: path.clone(), error };
         if settings.discard || marker.given_up.contains(&id) {
@@ -345,6 +348,11 @@ fn open_file(device: &LogDevice) -> Result<(PathBuf, Arc<dyn Device>), LogError>
     let options = DeviceOptions { size_bytes, ..DeviceOptions::default() };
     let opened = FileDevice::open(&path, &options);
     let file = opened.map_err(|error| LogError::Open { path: path.clone(), error })?;
+    let (found, needed_bytes) = (file.info().size_bytes, BYTES_MIN);
+    if found < needed_bytes {
+        let error = OpenError::TooSmall { size_bytes: found, needed_bytes };
+        return Err(LogError::Contents { path, error });
+    }
     Ok((path, Arc::new(file)))
 }
 

@@ -9,7 +9,7 @@ use crate::caches::{is_same, path_and_size};
 use crate::wire_path;
 
 /// Least bytes of a log device.
-const BYTES_MIN: u64 = 16 << 20;
+pub(super) const BYTES_MIN: u64 = 16 << 20;
 /// Length of a file that is made without one being named, bytes: what a quick device takes in the
 /// few seconds until the origin has it.
 pub(super) const BYTES_DEFAULT: u64 = 1 << 30;

@@ -1,0 +1,285 @@
+//! Log devices of a real mount: what was made to last is at the origin after a crash, and nobody
+//! goes on without a log that may hold it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use serde_json::Value;
+use warmfront_tests::{Mount, Program, Requirement, Warmfront, require, test_directory};
+
+const WORDS: [&str; 3] = ["-o", "write=back", "--arc-max=64M"];
+
+/// A mount with a log device of 32 MiB beside its mount point, and that device.
+fn with_log() -> (Mount, String) {
+    let base = test_directory();
+    let log = base.path().join("log").to_str().expect("text").to_string();
+    let device = format!("{log}:32M");
+    let builder = WORDS.iter().fold(Mount::builder().base(base), |all, word| all.argument(word));
+    (builder.argument("--log").argument(&device).start(), log)
+}
+
+/// Starts again, with these words more.
+fn restart(mount: &mut Mount, more: &[&str]) {
+    mount.restart(&[&WORDS[..], more].concat());
+}
+
+/// Writes a file and makes it last.
+fn write(path: &Path, contents: &str) {
+    let mut file = File::create(path).expect("it can be made");
+    file.write_all(contents.as_bytes()).expect("it is written");
+    file.sync_all().expect("it lasts");
+}
+
+/// What a crash of the origin's machine takes of a file: its contents.
+fn lose(path: &Path) {
+    let file = File::options().write(true).open(path).expect("it is there");
+    file.set_len(0).expect("it can be cut");
+}
+
+/// Tries to mount what `mount` has mounted.
+fn try_mount(mount: &Mount, more: &[&str]) -> warmfront_tests::Finished {
+    let program = mount.warmfront().program(["mount"]).args(WORDS).args(more);
+    program.arg(mount.origin()).arg(mount.path()).run()
+}
+
+fn records(warmfront: &Warmfront, target: &str) -> Vec<Value> {
+    let told = warmfront.run(["log", "show", "--json", target]);
+    let lines = told.lines().map(|line| serde_json::from_str(line).expect("a line of JSON"));
+    lines.filter_map(|line: Value| line.get("record").cloned()).collect()
+}
+
+#[test]
+fn what_was_made_to_last_survives_the_daemon() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    fs::create_dir(mount.join("directory")).expect("made");
+    for name in ["kept", "moved", "removed"] {
+        write(&mount.join("directory").join(name), name);
+    }
+    // Nobody has asked for these to last; the origin has them all the same.
+    fs::rename(mount.join("directory/moved"), mount.join("there")).expect("renamed");
+    fs::remove_file(mount.join("directory/removed")).expect("removed");
+    mount.kill();
+    let origin = mount.origin().to_owned();
+    lose(&origin.join("directory/kept"));
+    lose(&origin.join("there"));
+    restart(&mut mount, &["--log", &log]);
+    assert!(mount.log().contains("were brought to the origin"), "{}", mount.log());
+    for (path, contents) in [("directory/kept", "kept"), ("there", "moved")] {
+        assert_eq!(fs::read_to_string(origin.join(path)).expect("it is there"), contents);
+        assert_eq!(fs::read_to_string(mount.join(path)).expect("it is there"), contents);
+    }
+    assert!(!origin.join("directory/removed").exists(), "it was removed before the crash");
+    assert!(!origin.join("directory/moved").exists(), "it was moved before the crash");
+    assert_eq!(fs::read_dir(&origin).expect("a directory").count(), 2);
+    // Unmounted, nothing of it is in the log only.
+    write(&mount.join("last"), "last");
+    mount.unmount();
+    assert_eq!(fs::read_to_string(origin.join("last")).expect("it is there"), "last");
+    assert_eq!(records(mount.warmfront(), &log).len(), 0);
+    restart(&mut mount, &[]);
+}
+
+#[test]
+fn a_lost_log_is_missed() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    write(&mount.join("file"), "contents");
+    mount.kill();
+    lose(&mount.origin().join("file"));
+    let hint = ["--discard-log", "--read-only", "acknowledged"];
+    try_mount(&mount, &[]).fails_with(1, &[&["is not named now"], &hint[..]].concat());
+    let hidden = format!("{log}.hidden");
+    fs::rename(&log, &hidden).expect("renamed");
+    try_mount(&mount, &["--log", &log]).fails_with(1, &[&["is not there"], &hint[..]].concat());
+    assert!(!Path::new(&log).exists(), "no new one is made in its place");
+    let other = format!("{log}.other");
+    File::create(&other).expect("a file").set_len(32 << 20).expect("a hole");
+    try_mount(&mount, &["--log", &other]).fails_with(1, &["is another one than"]);
+    assert!(fs::read(&other).expect("it is there").iter().all(|byte| *byte == 0));
+    fs::copy(&other, &log).expect("copied");
+    try_mount(&mount, &["--log", &log]).fails_with(1, &["holds no log any more"]);
+    fs::remove_file(&log).expect("it was there");
+    // To look at the origin is possible, and changes nothing.
+    let said = try_mount(&mount, &["--read-only"]).success();
+    assert!(said.contains("may hold writes that are not at the origin"), "{said}");
+    assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "");
+    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    // It went by another name.
+    restart(&mut mount, &["--log", &hidden]);
+    assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "contents");
+    // What is given up does not come back.
+    write(&mount.join("file"), "later contents");
+    mount.kill();
+    lose(&mount.origin().join("file"));
+    restart(&mut mount, &["--discard-log"]);
+    assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "");
+    mount.unmount();
+    restart(&mut mount, &["--log", &hidden]);
+    assert!(mount.log().contains("are given up"), "{}", mount.log());
+    assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "");
+}
+
+#[test]
+fn a_log_is_looked_at_replayed_and_given_up_by_hand() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    write(&mount.join("file"), "contents");
+    let in_use = mount.warmfront().program(["log", "show", &log]);
+    in_use.run().fails_with(1, &["in use"]);
+    let in_use = mount.warmfront().program(["log", "replay", &log]);
+    in_use.run().fails_with(1, &["is mounted and uses its log"]);
+    mount.kill();
+    let warmfront = mount.warmfront();
+    warmfront.run(["unmount".as_ref(), mount.path().as_os_str()]);
+    let kinds: Vec<String> = records(warmfront, &log)
+        .iter()
+        .map(|record| record["kind"].as_str().expect("a kind").to_string())
+        .collect();
+    assert!(kinds.iter().any(|kind| kind == "create"), "{kinds:?}");
+    assert!(kinds.iter().any(|kind| kind == "write"), "{kinds:?}");
+    let shown = warmfront.run(["log", "show", &log]);
+    assert!(shown.contains("create \"file\"") && shown.contains("it is whole"), "{shown}");
+    let file = mount.origin().join("file");
+    lose(&file);
+    let told = warmfront.run(["log", "replay", &log]);
+    assert!(told.contains("were brought to the origin"), "{told}");
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "contents");
+    let told = warmfront.run(["log", "replay", &log]);
+    assert!(told.contains("holds nothing that the origin does not have"), "{told}");
+    restart(&mut mount, &[]);
+    mount.unmount();
+
+    restart(&mut mount, &["--log", &log]);
+    write(&mount.join("file"), "never to be seen");
+    mount.kill();
+    let warmfront = mount.warmfront();
+    warmfront.run(["unmount".as_ref(), mount.path().as_os_str()]);
+    lose(&file);
+    let told = warmfront.run(["log", "discard", &log]);
+    assert!(told.contains("are given up"), "{told}");
+    restart(&mut mount, &["--log", &log]);
+    assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "");
+    let nothing = mount.warmfront().program(["log", "show", "nowhere"]);
+    nothing.run().fails_with(1, &["`nowhere` is no pool with a log device"]);
+}
+
+#[test]
+fn a_damaged_log_is_replayed_as_far_as_it_is_good() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    for number in 0..20 {
+        write(&mount.join(format!("file{number:02}")), "contents");
+    }
+    mount.kill();
+    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    let before = records(mount.warmfront(), &log).len();
+    for number in 0..20 {
+        lose(&mount.origin().join(format!("file{number:02}")));
+    }
+    // Blocks lie one behind the other, each from a page on.
+    let device = File::options().read(true).write(true).open(&log).expect("it opens");
+    let place = (128 << 10) + 12 * 4096 + 110;
+    let mut byte = [0];
+    device.read_exact_at(&mut byte, place).expect("a read");
+    device.write_all_at(&[byte[0] ^ 1], place).expect("a write");
+    let shown = mount.warmfront().run(["log", "show", &log]);
+    assert!(shown.contains("it is damaged") && shown.contains("more lie behind"), "{shown}");
+    let good = records(mount.warmfront(), &log).len();
+    assert!(0 < good && good < before, "{good} of {before}");
+    let words = ["is damaged", "were brought to the origin", "--discard-log"];
+    try_mount(&mount, &["--log", &log]).fails_with(1, &words);
+    let size = |number: u32| {
+        let found = fs::metadata(mount.origin().join(format!("file{number:02}")));
+        found.expect("it is there").len()
+    };
+    let sizes: Vec<u64> = (0..20).map(size).collect();
+    assert_eq!((sizes[0], sizes[19]), (8, 0), "{sizes:?}");
+    assert!(sizes.is_sorted_by(|a, b| a >= b), "as far as it is good: {sizes:?}");
+    restart(&mut mount, &["--log", &log, "--discard-log"]);
+}
+
+#[test]
+fn what_cannot_be_a_log_device_is_refused_with_words() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let warmfront = Warmfront::new();
+    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
+    for name in ["slow", "other", "fast", "second"] {
+        fs::create_dir(directory.path().join(name)).expect("a directory");
+    }
+    let mount = |origin: &str, top: &str, log: &str, more: &[&str]| {
+        let words = ["mount", &path(origin), &path(top), "--arc-max=64M", "--log", log];
+        warmfront.program(words).args(more).run()
+    };
+    let refused = |log: &str, code: i32, words: &[&str]| {
+        mount("slow", "fast", log, &[]).fails_with(code, words);
+    };
+    refused(&path("small:1M"), 2, &["is too small", "at least 16M"]);
+    refused(&path("wrong:big"), 2, &["`big` is not a size"]);
+    refused("/dev/null", 1, &["/dev/null"]);
+    File::create(directory.path().join("tiny")).expect("a file").set_len(4096).expect("a hole");
+    refused(&path("tiny"), 1, &["too small", "it needs"]);
+    let ext4 = path("ext4");
+    File::create(&ext4).expect("a file").set_len(32 << 20).expect("a hole");
+    Program::new("mkfs.ext4").args(["-q", &ext4]).run().success();
+    refused(&ext4, 1, &["ext4 file system", "--force-log"]);
+    mount("slow", "fast", &ext4, &["--force-log"]).success();
+    // In use, and of another pool.
+    mount("other", "second", &ext4, &[]).fails_with(1, &["in use"]);
+    warmfront.run(["unmount", &path("fast")]);
+    mount("other", "second", &ext4, &[]).fails_with(1, &["is the log of another pool"]);
+    // A newer version, and superblocks that are damaged.
+    let superblocks = |at: usize, byte: u8| {
+        let file = File::options().write(true).open(&ext4).expect("it opens");
+        for slot in 0..4 {
+            file.write_all_at(&[byte], (slot * (32 << 10) + at) as u64).expect("written");
+        }
+    };
+    superblocks(8, 9);
+    refused(&ext4, 1, &["has version 9, this program reads 1"]);
+    superblocks(8, 1);
+    superblocks(100, 0xff);
+    refused(&ext4, 1, &["superblocks are damaged"]);
+    mount("slow", "fast", &ext4, &["--discard-log"]).success();
+    warmfront.run(["unmount", &path("fast")]);
+}
+
+#[test]
+fn settings_keep_a_log_device() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let warmfront = Warmfront::new();
+    let (origin, top) = (directory.path().join("slow"), directory.path().join("fast"));
+    fs::create_dir(&origin).expect("an origin");
+    fs::create_dir(&top).expect("a mount point");
+    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
+    warmfront.run(["pool", "create", "tank", &path("slow"), "--log", &path("log:32M")]);
+    let again = warmfront.program(["pool", "add", "tank", "log", &path("two:32M")]);
+    again.run().fails_with(1, &["has a log device already"]);
+    let mount = ["mount", "tank", &path("fast"), "--arc-max=64M"];
+    assert!(warmfront.run(mount).contains("log:32M"));
+    let device = || warmfront.status(&top)["log_device"].clone();
+    assert_eq!(device(), path("log:32M"));
+    write(&top.join("file"), "contents");
+    let program = warmfront.program(["pool", "remove", "tank", "log", "/nowhere"]);
+    program.run().fails_with(1, &["has no log device /nowhere; it has"]);
+    warmfront.run(["pool", "remove", "tank", "log", &path("log")]);
+    assert_eq!(device(), Value::Null);
+    let head = &fs::read(path("log")).expect("it is there")[..4096];
+    assert!(head.iter().all(|byte| *byte == 0), "it is wiped");
+    write(&top.join("file"), "contents without a log");
+    warmfront.run(["pool", "add", "tank", "log", &path("two:32M")]);
+    write(&top.join("file"), "contents with another log");
+    assert_eq!(device(), path("two:32M"));
+    warmfront.run(["unmount", "tank"]);
+    let contents = fs::read_to_string(origin.join("file")).expect("it is there");
+    assert_eq!(contents, "contents with another log");
+    let shown = warmfront.run(["log", "show", "tank"]);
+    assert!(shown.contains("holds nothing"), "{shown}");
+    warmfront.run(["pool", "remove", "tank", "log", &path("two")]);
+    assert!(!warmfront.run(mount).contains("log  "), "it has none any more");
+    warmfront.run(["unmount", "tank"]);
+}
