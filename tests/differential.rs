@@ -78,6 +78,7 @@ fn run_case(
     let what = Compare { xattrs: true, ..Compare::default() };
     let seen = difference(&ours, &theirs, what);
     prop_assert!(seen.is_empty(), "through the mount: {:#?}", seen);
+    mount.run(&["sync"]);
     let kept = difference(&mount.origin().join(name), &theirs, what);
     prop_assert!(kept.is_empty(), "at the origin: {:#?}", kept);
     std::fs::remove_dir_all(&ours).map_err(|error| TestCaseError::fail(error.to_string()))?;

@@ -144,6 +144,11 @@ pub(crate) enum Command {
         /// Which pool
         target: Option<OsString>,
     },
+    /// Wait until the origin keeps everything that was written
+    Sync {
+        /// Which pool
+        target: Option<OsString>,
+    },
     /// Set the ceiling of a mounted pool, and wait until memory has been given back
     SetArcMax {
         /// What it never shrinks below when others need memory: bytes or a share

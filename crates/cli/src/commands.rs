@@ -55,6 +55,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Status { form, target } => status::status(paths, form, target.as_deref())?,
         Command::Why { form, file } => why::why(paths, form, &file)?,
         Command::Save { target } => status::save(paths, target.as_deref())?,
+        Command::Sync { target } => mount::sync(paths, target.as_deref())?,
         Command::SetArcMax { arc_min, json, size, target } => {
             let setting = Setting {
                 arc_max: ceiling("SIZE", &size)?,

@@ -246,8 +246,8 @@ struct DemoMount {
 impl DemoMount {
     fn unmount(&self) -> std::result::Result<Unmounted, ControlError> {
         let target = self.mountpoint.as_os_str();
-        daemon::unmount(&self.paths, target, false)
-            .or_else(|_| daemon::unmount(&self.paths, target, true))
+        daemon::unmount(&self.paths, target, false, &mut |_| ())
+            .or_else(|_| daemon::unmount(&self.paths, target, true, &mut |_| ()))
     }
 }
 

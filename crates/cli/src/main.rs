@@ -4,6 +4,7 @@ mod arguments;
 mod bars;
 mod commands;
 mod demo;
+mod draining;
 mod failure;
 mod format;
 mod interrupt;

@@ -1,6 +1,7 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::error::ControlError;
 use crate::line::{Connection, LineError};
@@ -9,9 +10,14 @@ use crate::paths::Paths;
 use crate::protocol::{
     CacheDevice, CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime,
     PrimeProgress, PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX,
-    Setting, Statistics, Status, Why,
+    Setting, Statistics, Status, Undone, Why,
 };
 use crate::socket::connect;
+
+/// Between two looks at what the origin does not have yet.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+/// How long an origin may refuse what was written before that is told.
+const REFUSED_MAX: Duration = Duration::from_secs(5);
 
 /// The control socket of a pool that is mounted. Each call is a connection of its own.
 #[derive(Debug, Clone)]
@@ -122,6 +128,35 @@ impl Client {
     pub fn save(&self) -> Result<u64, ControlError> {
         match self.call(Request::Save)? {
             Response::Saved { bytes } => Ok(bytes),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// Waits until the origin keeps everything that was written. `progress` is told what is left,
+    /// several times a second.
+    ///
+    /// # Errors
+    /// [`ControlError::Undone`] when the origin does not take it; and as [`call`](Client::call).
+    pub fn sync(&self, progress: &mut dyn FnMut(&Undone)) -> Result<(), ControlError> {
+        let mut failing_since = None;
+        loop {
+            let Response::Undone(undone) = self.call(Request::Drain)? else {
+                return Err(self.wrong_answer());
+            };
+            if undone.is_done() {
+                break;
+            }
+            progress(&undone);
+            let since =
+                undone.failing.as_ref().map(|_| *failing_since.get_or_insert_with(Instant::now));
+            failing_since = since;
+            if since.is_some_and(|since| since.elapsed() >= REFUSED_MAX) {
+                return Err(ControlError::Undone { pool: self.descriptor.pool.clone(), undone });
+            }
+            std::thread::sleep(DRAIN_INTERVAL);
+        }
+        match self.call(Request::Sync)? {
+            Response::Synced => Ok(()),
             _ => Err(self.wrong_answer()),
         }
     }

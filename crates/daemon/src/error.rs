@@ -10,7 +10,7 @@ use crate::line::LineError;
 use crate::logs::LogError;
 use crate::paths::PathsError;
 use crate::pool_file::PoolFileError;
-use crate::protocol::{Holder, Refusal};
+use crate::protocol::{Holder, Refusal, Undone};
 
 /// Why a command about a pool could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,20 @@ pub enum ControlError {
     NotMounted {
         /// The pool.
         pool: String,
+    },
+    /// The origin does not take what was written.
+    #[error(
+        "{} files of pool `{pool}`, {} bytes, are not at the origin: {}{}\n\
+         the mount stays and goes on trying; make the origin take them (space, permissions, \
+         connection), or detach with `--lazy`, which leaves that to the daemon in the background",
+        .undone.dirty_files, .undone.dirty_bytes,
+        .undone.failing.as_deref().unwrap_or("it is slow"), listed(&.undone.paths)
+    )]
+    Undone {
+        /// The pool.
+        pool: String,
+        /// What.
+        undone: Undone,
     },
     /// Nothing of ours is mounted there.
     #[error("{} is not a mount point of Warmfront", path.display())]

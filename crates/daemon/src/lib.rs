@@ -18,6 +18,7 @@ mod change;
 mod checks;
 mod client;
 mod descriptor;
+mod drain;
 mod error;
 mod holders;
 mod line;

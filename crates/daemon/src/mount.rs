@@ -21,6 +21,7 @@ use crate::ceiling::{ArcMax, Keeper, KeeperError, Setting, Sources, Watch, memor
 use crate::change::pool_name_from;
 use crate::checks::Places;
 use crate::descriptor::{self, Announced};
+use crate::drain::drain_at_end;
 use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
 use crate::logs::{Desk, LogDevice, LogSettings, Tell, unnamed};
@@ -507,6 +508,7 @@ impl Running {
     /// Serves until the mount is gone, however that came about.
     pub fn wait(mut self) {
         self.session.wait();
+        drain_at_end(&self.pool);
         // What the cache holds is found again the next time.
         self.warmth.take().into_iter().for_each(WarmthThread::stop);
         block_on(self.pool.stop_caches());

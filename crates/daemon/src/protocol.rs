@@ -87,6 +87,10 @@ pub enum Request {
     SetCeiling(Setting),
     /// Writes down what the cache holds, for the next start: [`Response::Saved`].
     Save,
+    /// Begins to bring to the origin what it does not have yet: [`Response::Undone`].
+    Drain,
+    /// Makes everything last at the origin: [`Response::Synced`].
+    Sync,
     /// Takes a cache device in: [`Response::CachesChanged`].
     AddCache {
         /// Which.
@@ -156,6 +160,10 @@ pub enum Response {
         /// How long it is.
         bytes: u64,
     },
+    /// What the origin does not have yet.
+    Undone(Undone),
+    /// The origin keeps everything.
+    Synced,
     /// The pool has other cache devices now.
     CachesChanged {
         /// How long that lasts.
@@ -181,6 +189,26 @@ pub enum Response {
     },
     /// The request was not carried out.
     Refused(Refusal),
+}
+
+/// What the origin does not have yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Undone {
+    /// Bytes, with those that it may lose again.
+    pub dirty_bytes: u64,
+    /// Files that they belong to.
+    pub dirty_files: u64,
+    /// Some of these, relative to the pool's top.
+    pub paths: Vec<String>,
+    /// Why it does not take them, if it does not.
+    pub failing: Option<String>,
+}
+
+impl Undone {
+    /// Whether there is nothing.
+    pub fn is_done(&self) -> bool {
+        self.dirty_files == 0
+    }
 }
 
 /// Why a request was not carried out.

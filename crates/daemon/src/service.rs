@@ -15,6 +15,7 @@ use warmfront::{Dataset, DatasetError, EngineError, Pool, PrimeRequest};
 use crate::caches::{CacheDevice, CacheError, Shelf};
 use crate::ceiling::{Keeper, Sources};
 use crate::change;
+use crate::drain::drain;
 use crate::error::is_usage;
 use crate::holders::holders_of;
 use crate::logs::{Desk, LogDevice, LogError, LogSettings, Tell};
@@ -91,6 +92,13 @@ impl Service {
                 Ok(bytes) => Response::Saved { bytes },
                 Err(error) => {
                     refused(format!("cannot write down what the cache holds: {error}"), false)
+                }
+            },
+            Request::Drain => Response::Undone(drain(&self.pool)),
+            Request::Sync => match block_on(self.pool.sync()) {
+                Ok(()) => Response::Synced,
+                Err(error) => {
+                    refused(format!("the origin does not keep everything: {error}"), false)
                 }
             },
             Request::AddCache { device, force } => self.add_cache(&device, force),

@@ -8,7 +8,7 @@ use crate::error::ControlError;
 use crate::lock::PoolLock;
 use crate::mountinfo::{mounted_at, mounts};
 use crate::paths::Paths;
-use crate::protocol::{Descriptor, Request, Response};
+use crate::protocol::{Descriptor, Request, Response, Undone};
 use crate::target::{Target, without_daemon};
 
 /// How long a daemon may take to end after its mount is gone.
@@ -36,14 +36,21 @@ pub enum Unmounted {
     },
 }
 
-/// Unmounts a pool, named by itself or by its mount point, and waits for its daemon to end.
+/// Unmounts a pool, named by itself or by its mount point, once the origin has everything, and waits
+/// for its daemon to end. `progress` is told what the origin does not have yet.
 ///
 /// # Errors
-/// When nothing of ours is mounted there, or files are open on it and `lazy` is not given.
-pub fn unmount(paths: &Paths, text: &OsStr, lazy: bool) -> Result<Unmounted, ControlError> {
+/// When nothing of ours is mounted there; or, unless `lazy` is given, files are open on it or the
+/// origin does not take what was written.
+pub fn unmount(
+    paths: &Paths,
+    text: &OsStr,
+    lazy: bool,
+    progress: &mut dyn FnMut(&Undone),
+) -> Result<Unmounted, ControlError> {
     let by_pool = text.to_str().and_then(|name| descriptor::load(paths, name));
     if let Some(found) = by_pool {
-        return unmount_served(paths, found, lazy);
+        return unmount_served(paths, found, lazy, progress);
     }
     let path = resolve_without_touching(Path::new(text))?;
     let system = |error| ControlError::System { path: path.clone(), error };
@@ -52,7 +59,7 @@ pub fn unmount(paths: &Paths, text: &OsStr, lazy: bool) -> Result<Unmounted, Con
         Some(mount) if mount.is_warmfront() => {
             let descriptors = descriptor::load_all(paths)?;
             match descriptors.into_iter().find(|found| found.device == mount.device) {
-                Some(found) => unmount_served(paths, found, lazy),
+                Some(found) => unmount_served(paths, found, lazy, progress),
                 None => clear_dead(without_daemon(mount)),
             }
         }
@@ -84,7 +91,12 @@ fn explain(paths: &Paths, text: &OsStr, path: PathBuf) -> ControlError {
     }
 }
 
-fn unmount_served(paths: &Paths, found: Descriptor, lazy: bool) -> Result<Unmounted, ControlError> {
+fn unmount_served(
+    paths: &Paths,
+    found: Descriptor,
+    lazy: bool,
+    progress: &mut dyn FnMut(&Undone),
+) -> Result<Unmounted, ControlError> {
     let (pool, pid) = (found.pool.clone(), found.pid);
     let client = Client::new(paths, found.clone());
     if !client.is_alive() {
@@ -102,6 +114,9 @@ fn unmount_served(paths: &Paths, found: Descriptor, lazy: bool) -> Result<Unmoun
                 Err(ControlError::NotMountpoint { path: mountpoint })
             }
         };
+    }
+    if !lazy {
+        client.sync(progress)?;
     }
     match client.call(Request::Unmount { lazy })? {
         Response::Unmounted if has_ended(paths, &pool, pid, lazy) => Ok(Unmounted::Done { pool }),

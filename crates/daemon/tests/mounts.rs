@@ -158,7 +158,8 @@ impl Place {
     }
 
     fn unmount(&self) {
-        let done = unmount(&self.paths, self.fast.as_os_str(), false).expect("nobody uses it");
+        let done = unmount(&self.paths, self.fast.as_os_str(), false, &mut |_| ())
+            .expect("nobody uses it");
         assert!(matches!(done, Unmounted::Done { .. }), "{done:?}");
         assert!(!is_mounted(&self.fast));
         let left: Vec<_> = fs::read_dir(self.paths.runtime_directory())
@@ -267,7 +268,7 @@ fn names_of_pools_are_made_unique(place: &Place) {
     let names: Vec<&str> = pools.rows.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(names, ["slow", "slow-2"]);
     assert!(matches!(Target::only(&place.paths), Err(ControlError::Ambiguous { .. })));
-    unmount(&place.paths, OsStr::new("slow-2"), false).expect("by its name");
+    unmount(&place.paths, OsStr::new("slow-2"), false, &mut |_| ()).expect("by its name");
     assert_eq!(Target::only(&place.paths).expect("one is left").pool, "slow");
     place.unmount();
     assert!(matches!(Target::only(&place.paths), Err(ControlError::Ambiguous { .. })));
@@ -278,7 +279,7 @@ fn a_mount_in_use_stays(place: &Place) {
     let file = File::open(place.fast.join("file")).expect("it is there");
     let mut holder =
         Command::new("sleep").arg("60").stdin(Stdio::from(file)).spawn().expect("sleep");
-    let busy = unmount(&place.paths, place.fast.as_os_str(), false);
+    let busy = unmount(&place.paths, place.fast.as_os_str(), false, &mut |_| ());
     signal(mounted.descriptor.pid, "-TERM");
     let log = || fs::read_to_string(place.paths.log("slow")).unwrap_or_default();
     let told = wait_until(|| log().contains("sleep"));
@@ -295,12 +296,14 @@ fn a_mount_in_use_stays(place: &Place) {
 fn a_lazy_unmount_waits_for_the_last_close(place: &Place) {
     let mounted = place.mount();
     let mut held = File::open(place.fast.join("file")).expect("it is there");
-    let detached = unmount(&place.paths, place.fast.as_os_str(), true).expect("lazily");
+    let detached =
+        unmount(&place.paths, place.fast.as_os_str(), true, &mut |_| ()).expect("lazily");
     assert_eq!(detached, Unmounted::Detached { pool: "slow".into() });
     assert!(!is_mounted(&place.fast));
     let target = place.find("slow").expect("the daemon still serves");
     assert!(target.client().expect("mounted").status().expect("it answers").is_detached);
-    let again = unmount(&place.paths, OsStr::new("slow"), true).expect_err("it is detached");
+    let again =
+        unmount(&place.paths, OsStr::new("slow"), true, &mut |_| ()).expect_err("it is detached");
     assert!(again.to_string().contains("last file is closed"), "{again}");
     let error =
         mount_in_background(&place.paths, &place.request(), &mut |_| ()).expect_err("still served");
@@ -336,10 +339,11 @@ fn a_dead_mount_is_cleared_by_the_next(place: &Place) {
 fn a_dead_mount_is_cleared_by_unmount(place: &Place) {
     for text in [OsStr::new("slow"), place.fast.as_os_str()] {
         leave_a_dead_mount(place);
-        let cleared = unmount(&place.paths, text, false).expect("nobody holds it");
+        let cleared = unmount(&place.paths, text, false, &mut |_| ()).expect("nobody holds it");
         assert_eq!(cleared, Unmounted::DeadMountCleared { mountpoint: place.fast.clone() });
         assert!(!is_mounted(&place.fast));
-        let error = unmount(&place.paths, text, false).expect_err("it is gone").to_string();
+        let error =
+            unmount(&place.paths, text, false, &mut |_| ()).expect_err("it is gone").to_string();
         assert!(error.contains("not a mount point"), "{error}");
     }
 }
@@ -429,7 +433,7 @@ fn properties_of_a_named_pool_are_saved(place: &Place) {
     assert_eq!(value(&photos, "freebehind"), ("on".into(), inherited));
     assert!(matches!(destroy_pool(&place.paths, "tank"), Err(ControlError::Mounted { .. })));
     assert!(create_pool(&place.paths, &pool).is_err());
-    unmount(&place.paths, OsStr::new("tank"), false).expect("by its name");
+    unmount(&place.paths, OsStr::new("tank"), false, &mut |_| ()).expect("by its name");
     let photos = place.find("tank/photos").expect("from its settings");
     assert_eq!(value(&photos, "recordsize").0, "64K");
     // What was given to this mount alone is not kept.
@@ -530,7 +534,7 @@ fn paths_need_not_be_text(place: &Place) {
     let client = target.client().expect("it is mounted");
     assert_eq!(client.status().expect("it answers").mountpoint, mounted.descriptor.mountpoint);
     assert_eq!(client.why(Path::new(name)).expect("it is there").size, 1);
-    unmount(&place.paths, fast.as_os_str(), false).expect("nobody uses it");
+    unmount(&place.paths, fast.as_os_str(), false, &mut |_| ()).expect("nobody uses it");
 }
 
 fn garbage_on_the_socket_is_refused(place: &Place) {

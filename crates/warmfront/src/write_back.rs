@@ -234,7 +234,7 @@ impl Pool {
     }
 
     /// Has the open txg closed before its time.
-    pub(crate) fn close_early(self: &Arc<Self>) {
+    pub fn close_early(self: &Arc<Self>) {
         if self.write_back.txgs.is_closing_early.swap(true, Ordering::SeqCst) {
             return;
         }

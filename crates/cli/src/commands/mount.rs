@@ -7,7 +7,10 @@ use warmfront::HumanSize;
 
 use crate::arguments::MountArguments;
 use crate::bars::coloured;
-use crate::commands::{cache_key, caches, ceiling, drive_writes, floor, log_device, settings};
+use crate::commands::{
+    cache_key, caches, ceiling, drive_writes, floor, log_device, settings, target,
+};
+use crate::draining::Draining;
 use crate::failure::Result;
 use crate::format::print;
 use crate::progress::Progress;
@@ -83,8 +86,11 @@ fn devices(caches: &[CacheDevice]) -> String {
 }
 
 /// Unmounts, and says how that went.
-pub(crate) fn unmount(paths: &Paths, target: &OsStr, lazy: bool) -> Result<()> {
-    let text = match daemon::unmount(paths, target, lazy)? {
+pub(crate) fn unmount(paths: &Paths, text: &OsStr, lazy: bool) -> Result<()> {
+    let mut progress = Draining::default();
+    let unmounted = daemon::unmount(paths, text, lazy, &mut |undone| progress.show(undone));
+    progress.end();
+    let text = match unmounted? {
         Unmounted::Done { pool } => format!("pool {pool} is unmounted\n"),
         Unmounted::Detached { pool } => {
             format!("pool {pool} is detached; its daemon ends when the last file is closed\n")
@@ -96,4 +102,13 @@ pub(crate) fn unmount(paths: &Paths, target: &OsStr, lazy: bool) -> Result<()> {
     };
     print(&text);
     Ok(())
+}
+
+/// Waits until the origin keeps everything.
+pub(crate) fn sync(paths: &Paths, text: Option<&OsStr>) -> Result<()> {
+    let client = target(paths, text)?.client()?;
+    let mut progress = Draining::default();
+    let synced = client.sync(&mut |undone| progress.show(undone));
+    progress.end();
+    Ok(synced?)
 }
