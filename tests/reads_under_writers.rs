@@ -132,6 +132,7 @@ fn meet(properties: &[(&str, &str)], direct: bool) {
     assert!(overtaken > 0, "no read met a write, so nothing was tested");
 
     // What was acknowledged last is what is there, here and at the origin.
+    mount.run(&["sync"]);
     let last = |path: &std::path::Path| std::fs::read(path).expect("the file is there");
     let (seen, kept) = (last(&mount.join("table")), last(&mount.origin().join("table")));
     assert!(seen == kept, "the mount and the origin differ");

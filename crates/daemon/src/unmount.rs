@@ -36,8 +36,8 @@ pub enum Unmounted {
     },
 }
 
-/// Unmounts a pool, named by itself or by its mount point, once the origin has everything, and waits
-/// for its daemon to end. `progress` is told what the origin does not have yet.
+/// Unmounts a pool, named by itself or by its mount point, once the origin has everything, and
+/// waits for its daemon to end. `progress` is told what the origin does not have yet.
 ///
 /// # Errors
 /// When nothing of ours is mounted there; or, unless `lazy` is given, files are open on it or the

@@ -473,7 +473,7 @@ fn targets_are_found(place: &Place) {
     assert!(matches!(below.dataset_to_change(), Err(ControlError::NotDataset { .. })));
     let top = place.find(place.fast.join("a")).expect("a path");
     assert_eq!(top.dataset_to_change().expect("a dataset begins there"), "slow/a");
-    let error = unmount(&place.paths, place.fast.join("a").as_os_str(), false);
+    let error = unmount(&place.paths, place.fast.join("a").as_os_str(), false, &mut |_| ());
     assert!(matches!(error, Err(ControlError::BelowMountpoint { .. })), "{error:?}");
     let client = top.client().expect("it is mounted");
     client.ping().expect("it answers");

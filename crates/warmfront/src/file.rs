@@ -267,9 +267,10 @@ impl Pool {
         object.dirty.remove(size..u64::MAX);
         object.update(|version| version.set_ahead(Some(size), None));
         if self.intent().is_some() && self.logs_contents(object) {
-            let path = self.path_of(object);
             object.dirty.touched(self.write_back.txgs.open());
-            self.log_change(&Record::Truncate { file: place(object, &path), size }).await;
+            if let Some(path) = self.path_for_log(object) {
+                self.log_change(&Record::Truncate { file: place(object, &path), size }).await;
+            }
         } else {
             self.unlogged();
         }

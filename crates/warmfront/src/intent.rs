@@ -182,7 +182,7 @@ impl Pool {
             MadeKind::Node(kind) => Record::MakeNode { made, kind },
             MadeKind::Link => {
                 let Some(object) = self.objects.get(entry.object) else { return self.unlogged() };
-                if object.place().parent.is_none() {
+                if !self.is_findable(&object) {
                     // It had no name before, by which it would be found again.
                     return self.unlogged();
                 }
@@ -228,6 +228,22 @@ impl Pool {
         if self.append(&intent, record).await.is_err() {
             self.unlogged();
         }
+    }
+
+    /// The path by which the log can speak of an object. If it has none that is known, notes that
+    /// the log does not tell what has been changed.
+    pub(crate) fn path_for_log(&self, object: &Object) -> Option<OsString> {
+        if self.is_findable(object) {
+            return Some(self.path_of(object));
+        }
+        self.write_back.names_changed();
+        self.unlogged();
+        None
+    }
+
+    /// Whether a name of the object is known, by which a replay would find it.
+    fn is_findable(&self, object: &Object) -> bool {
+        object.id == self.root() || object.place().parent.is_some()
     }
 
     /// Appends a record, after a commit if the log is full.
@@ -374,7 +390,8 @@ impl Pool {
             let is_logged = self.unlogged_txg.load(Ordering::SeqCst) <= txgs.committed()
                 && properties.logbias == LogBias::Latency
                 && properties.write == WriteMode::Back
-                && object.attributes().links > 0;
+                && object.attributes().links > 0
+                && self.is_findable(object);
             if is_logged && self.sync_by_log(&intent, object, data_only).await.is_ok() {
                 return Ok(());
             }
@@ -435,6 +452,7 @@ impl Pool {
             return Ok(());
         }
         if let Some(intent) = self.intent()
+            && self.is_findable(object)
             && self.sync_by_log(&intent, object, true).await.is_ok()
         {
             return Ok(());

@@ -14,7 +14,7 @@ use crate::key::Part;
 use crate::names::NAMES;
 use crate::object::{Object, Place, Tenant};
 use crate::pool::Pool;
-use crate::property::{CacheLevel, Coherence, Properties};
+use crate::property::{CacheLevel, Coherence, Properties, SyncMode};
 use crate::reader::Reader;
 use crate::version::{StaleBy, Version, is_trusted, trust};
 
@@ -126,6 +126,10 @@ impl Pool {
             let version = object.version();
             object.used_by(tenant.reader);
             if version.is_trusted(coherence, now) {
+                if object.place().parent != place.parent {
+                    // Of several names the one that is used is asked for at an open.
+                    object.set_place(place);
+                }
                 return Some(Some(self.found(&object, &version, kept.checked_at)));
             }
             self.release(id, 1);
@@ -204,6 +208,7 @@ impl Pool {
         };
         let (object, made) = self.use_object(entry.object, place.clone(), known);
         object.used_by(reader);
+        object.set_nameless(place.parent.is_none());
         if !made {
             self.found_elsewhere(&object, &place);
         }
@@ -418,18 +423,29 @@ impl Pool {
                     version.set_ahead(None, change.modified.map(|_| seen.modified));
                     version.adopt(seen, self.now());
                 });
-                let path = self.path_of(&object);
                 let change = SetAttributes {
                     // What the origin took for now.
                     accessed: change.accessed.map(|_| SetTime::At(seen.accessed)),
                     modified: change.modified.map(|_| SetTime::At(seen.modified)),
                     ..change
                 };
-                let object = place(&object, &path);
-                self.log_change(&Record::SetAttributes { object, change }).await;
+                if let Some(path) = self.path_for_log(&object) {
+                    let object = place(&object, &path);
+                    self.log_change(&Record::SetAttributes { object, change }).await;
+                }
             }
         }
+        self.attributes_done(&object).await?;
         Ok(self.attributed(&object, &self.properties(&object)))
+    }
+
+    /// After a change of attributes: makes it last if that is asked for at once.
+    pub(crate) async fn attributes_done(self: &Arc<Self>, object: &Object) -> Result<()> {
+        match self.properties(object).sync {
+            SyncMode::Always if self.intent().is_some() => self.sync_names(object.id).await,
+            SyncMode::Always => self.sync().await,
+            SyncMode::Standard | SyncMode::Disabled => Ok(()),
+        }
     }
 
     /// Lets the origin change attributes.

@@ -10,7 +10,7 @@ use crate::error::{EngineError, Result};
 use crate::intent::{MadeKind, place};
 use crate::key::Part;
 use crate::lookup::Found;
-use crate::object::Object;
+use crate::object::{Object, Place};
 use crate::pool::Pool;
 use crate::property::{CacheLevel, SyncMode};
 use crate::version::StaleBy;
@@ -191,7 +191,7 @@ impl Pool {
         if let Some(replaced) = &replaced {
             match flags.contains(RenameFlags::EXCHANGE) {
                 true => self.moved_to(replaced, &from, name),
-                false => self.lost_a_name(replaced),
+                false => self.lost_a_name(replaced, &to, new_name),
             }
         }
         if !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) && moved.is_some() {
@@ -209,10 +209,19 @@ impl Pool {
         }
     }
 
-    /// Notes that an object that had one name has none any more.
-    fn lost_a_name(&self, object: &Arc<Object>) {
+    /// Notes that an object has lost the name `name` in `directory`.
+    fn lost_a_name(&self, object: &Arc<Object>, directory: &Object, name: &OsStr) {
+        let place = object.place();
+        if place
+            .parent
+            .as_ref()
+            .is_some_and(|(parent, at)| *parent == directory.id && **at == *name)
+        {
+            // Its other names, if it has any, are not known until one is looked up.
+            object.set_place(Place { parent: None, ..Place::clone(&place) });
+        }
         if object.attributes().links <= 1 {
-            object.set_nameless();
+            object.set_nameless(true);
             if object.is_orphan() {
                 self.discard(object);
             }
@@ -271,7 +280,7 @@ impl Pool {
                 self.owe_no_alias(victim.id);
             }
             if removed.is_ok() {
-                self.lost_a_name(victim);
+                self.lost_a_name(victim, directory, name);
             }
         }
         self.names_changed(directory, name);

@@ -191,9 +191,9 @@ impl Object {
         self.is_without_capability.load(Ordering::SeqCst)
     }
 
-    /// Notes that it has lost its last name.
-    pub(crate) fn set_nameless(&self) {
-        self.is_nameless.store(true, Ordering::SeqCst);
+    /// Notes whether it has lost its last name. The id of one that has may come back for another.
+    pub(crate) fn set_nameless(&self, is_nameless: bool) {
+        self.is_nameless.store(is_nameless, Ordering::SeqCst);
     }
 
     /// Whether it has lost its last name.

@@ -59,8 +59,8 @@ impl OpenFile {
         let end = offset + data.len() as u64;
         if !object.dirty.is_dirty() {
             pool.check_before_change(object, Some(self)).await?;
-            pool.drop_capability(object).await?;
         }
+        pool.drop_capability(object).await?;
         let file = self.shared_origin_file().await?;
         let touched = self.touched(offset, end);
         pool.kill_contents(object, &self.layout(), touched).await?;
@@ -221,10 +221,11 @@ impl OpenFile {
             return pool.unlogged();
         }
         object.dirty.touched(pool.write_back.txgs.open());
-        let path = pool.path_of(object);
         let Allocation { mode, offset, length } = allocation;
-        let file = place(object, &path);
-        pool.log_change(&zil::Record::Allocate { file, mode, offset, length }).await;
+        if let Some(path) = pool.path_for_log(object) {
+            let file = place(object, &path);
+            pool.log_change(&zil::Record::Allocate { file, mode, offset, length }).await;
+        }
     }
 
     /// Takes in the size that a change at the origin has led to, also while the file is dirty: all

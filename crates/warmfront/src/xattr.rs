@@ -140,12 +140,14 @@ impl Pool {
         }
         let outcome = self.origin.set_xattr(id, name, value, mode).await;
         if outcome.is_ok() {
-            let path = self.path_of(&object);
-            let object = place(&object, &path);
-            self.log_change(&Record::SetXattr { object, name, value }).await;
+            if let Some(path) = self.path_for_log(&object) {
+                let object = place(&object, &path);
+                self.log_change(&Record::SetXattr { object, name, value }).await;
+            }
         }
         object.update(|version| version.expire(StaleBy::Attributes));
-        Ok(outcome?)
+        outcome?;
+        self.attributes_done(&object).await
     }
 
     /// Before a file is written that the origin does not write yet: takes its capability away, as
@@ -178,11 +180,13 @@ impl Pool {
         self.kill_metadata(&object, &[Part::XattrNames(0), Part::Xattr(0, name)]).await?;
         let outcome = self.origin.remove_xattr(id, name).await;
         if outcome.is_ok() {
-            let path = self.path_of(&object);
-            let object = place(&object, &path);
-            self.log_change(&Record::RemoveXattr { object, name }).await;
+            if let Some(path) = self.path_for_log(&object) {
+                let object = place(&object, &path);
+                self.log_change(&Record::RemoveXattr { object, name }).await;
+            }
         }
         object.update(|version| version.expire(StaleBy::Attributes));
-        Ok(outcome?)
+        outcome?;
+        self.attributes_done(&object).await
     }
 }

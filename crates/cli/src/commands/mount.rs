@@ -106,7 +106,8 @@ pub(crate) fn unmount(paths: &Paths, text: &OsStr, lazy: bool) -> Result<()> {
 
 /// Waits until the origin keeps everything.
 pub(crate) fn sync(paths: &Paths, text: Option<&OsStr>) -> Result<()> {
-    let client = target(paths, text)?.client()?;
+    let target = target(paths, text)?;
+    let client = target.client()?;
     let mut progress = Draining::default();
     let synced = client.sync(&mut |undone| progress.show(undone));
     progress.end();

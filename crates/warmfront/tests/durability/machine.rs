@@ -1,0 +1,326 @@
+//! What outlives a start of the pool, and how it starts again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use storage::{
+    Call, Clock, CrashDevice, CrashOrigin, Crashes, Device, Layer, Layered, MemoryDevice,
+    MemoryOrigin, OpenMode, Origin, OriginCrashes, OriginError, Random, Simulation, Task,
+};
+use warmfront::flash::{FlashOptions, Opening as FlashOpening, Options as FlashOptionsOf};
+use warmfront::{Datasets, Memory, Pool, PoolOptions, ReplayOptions, replay};
+use zil::{Log, Opening, Options, Recovery, Sync};
+
+use crate::Outcome;
+use crate::model::Model;
+use crate::world::{judge, look};
+use crate::writer::Writer;
+
+const LOG_BYTES: usize = 1 << 20;
+const FLASH_BYTES: usize = 2 << 20;
+const CEILING_BYTES: u64 = 10 << 20;
+/// Steps of the simulation that a life has at most.
+const STEPS_MAX: u64 = 6000;
+
+/// What a history is like.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub has_log: bool,
+    pub has_flash: bool,
+    properties: Vec<(&'static str, &'static str)>,
+}
+
+impl Settings {
+    pub fn draw(random: &mut Random) -> Settings {
+        let mut properties = vec![("recordsize", "4K")];
+        properties.push(match random.below(3) {
+            0 => ("coherence", "open"),
+            1 => ("coherence", "ttl=1"),
+            _ => ("coherence", "exclusive"),
+        });
+        if random.below(6) == 0 {
+            properties.push(("logbias", "throughput"));
+        }
+        if random.below(8) == 0 {
+            properties.push(("sync", "always"));
+        }
+        if random.below(8) == 0 {
+            properties.push(("primarycache", "none"));
+        }
+        Settings { has_log: random.below(4) > 0, has_flash: random.below(2) > 0, properties }
+    }
+
+    /// Whether every change lasts when it returns.
+    pub fn is_always_synced(&self) -> bool {
+        self.properties.contains(&("sync", "always"))
+    }
+}
+
+pub fn clock(simulation: &Simulation) -> Arc<dyn Clock> {
+    Arc::new(simulation.clone())
+}
+
+/// Makes each call to the origin take its time.
+struct Latency {
+    clock: Arc<dyn Clock>,
+    random: Mutex<Random>,
+}
+
+impl Layer for Latency {
+    fn before<'a>(&'a self, _: Call) -> Task<'a, ()> {
+        let microseconds = self.random.lock().below(2000);
+        Box::pin(async move {
+            self.clock.sleep(Duration::from_micros(microseconds)).await;
+            Ok(())
+        })
+    }
+}
+
+/// Fails all calls after some.
+struct Stops {
+    left: AtomicU64,
+}
+
+impl Layer for Stops {
+    fn before<'a>(&'a self, call: Call) -> Task<'a, ()> {
+        Box::pin(async move {
+            let count = |left: u64| left.checked_sub(1);
+            match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(OriginError::Unreachable { operation: call.operation() }),
+            }
+        })
+    }
+}
+
+/// An origin, a log device and a cache device, between two lives.
+pub struct Machine {
+    settings: Settings,
+    random: Random,
+    origin: MemoryOrigin,
+    log: Vec<u8>,
+    flash: Vec<u8>,
+    life: u128,
+    next_key: u32,
+}
+
+impl Machine {
+    pub fn new(settings: Settings, random: &mut Random) -> Machine {
+        let origin = match random.below(2) {
+            0 => MemoryOrigin::new(),
+            _ => MemoryOrigin::reusing_ids(),
+        };
+        let simulation = Simulation::new(random.draw());
+        let device = Arc::new(MemoryDevice::new(LOG_BYTES, 512));
+        let formatted = Log::format(device.clone(), opening(0), options(), clock(&simulation));
+        simulation.run(formatted).expect("a blank device");
+        Machine {
+            settings,
+            random: Random::new(random.draw()),
+            origin,
+            log: device.image(),
+            flash: vec![0; FLASH_BYTES],
+            life: 0,
+            next_key: 1,
+        }
+    }
+
+    /// Starts a pool, changes things through it, stops it anywhere, and looks at what is left.
+    pub fn live(&mut self, outcome: &mut Outcome) {
+        self.life += 1;
+        let seed = self.random.draw();
+        let simulation = Simulation::new(seed);
+        let slowness = Some((clock(&simulation), Duration::from_micros(300)));
+        let (log, log_crashes) = CrashDevice::new(self.log.clone(), 512, seed, slowness.clone());
+        let (flash, flash_crashes) = CrashDevice::new(self.flash.clone(), 4096, seed, slowness);
+        let (origin, origin_crashes) = CrashOrigin::new(&self.origin);
+        let latency =
+            Latency { clock: clock(&simulation), random: Mutex::new(Random::new(seed ^ 1)) };
+        let origin: Arc<dyn Origin> = Arc::new(Layered::new(Arc::new(origin), latency));
+        let pool = self.start(&simulation, origin, Arc::new(log), Arc::new(flash));
+        let (world, _) = look(&self.origin);
+        self.agrees_with_origin(&simulation, &pool);
+        let model = Arc::new(Mutex::new(Model::of(world)));
+        let writer = Writer::new(
+            pool.clone(),
+            simulation.clone(),
+            self.settings.clone(),
+            model.clone(),
+            self.random.draw(),
+            self.next_key,
+        );
+        let progress = writer.progress();
+        storage::Spawn::spawn(&simulation, Box::pin(writer.run()));
+        for _ in 0..self.random.below(STEPS_MAX) {
+            if !simulation.step() || progress.is_done() {
+                break;
+            }
+        }
+        pool.validate_write_back();
+        self.next_key = progress.next_key();
+        let statistics = pool.statistics();
+        outcome.flash_hits += statistics.counters.get("l2_hits").copied().unwrap_or(0);
+        outcome.changes += progress.changes();
+        outcome.syncs += progress.syncs();
+        outcome.txgs += pool.write_back_statistics().txgs.len() as u64 - 1;
+        let is_kill = self.random.below(3) == 0;
+        match is_kill {
+            true => outcome.kills += 1,
+            false => outcome.crashes += 1,
+        }
+        self.keep(is_kill, &origin_crashes, &log_crashes);
+        self.flash = match is_kill {
+            true => flash_crashes.image(),
+            false => flash_crashes.crash(self.random.draw()),
+        };
+        drop(pool);
+        simulation.crash();
+        self.repair(is_kill, outcome);
+        let (found, _) = look(&self.origin);
+        let model = model.lock();
+        judge(&found, model.worlds(), &model.promised());
+    }
+
+    fn keep(&mut self, is_kill: bool, origin: &OriginCrashes, log: &Crashes) {
+        match is_kill {
+            true => (self.origin, self.log) = (origin.kill(), log.image()),
+            false => {
+                let (first, second) = (self.random.draw(), self.random.draw());
+                (self.origin, self.log) = (origin.crash(first), log.crash(second));
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        simulation: &Simulation,
+        origin: Arc<dyn Origin>,
+        log: Arc<dyn Device>,
+        flash: Arc<dyn Device>,
+    ) -> Arc<Pool> {
+        let datasets = Datasets::new("pool").expect("a good name");
+        for (name, value) in &self.settings.properties {
+            datasets.set("pool", name, value).expect("a good setting");
+        }
+        let flash_options = FlashOptionsOf {
+            segment_bytes: Some(64 << 10),
+            chunk_bytes: 16 << 10,
+            buffers_bytes_max: 256 << 10,
+            dwpd_hundredths: None,
+            second_touch: false,
+            ..FlashOptionsOf::default()
+        };
+        let options = PoolOptions {
+            name: "pool".to_string(),
+            origin,
+            datasets,
+            memory: Memory::new(CEILING_BYTES),
+            clock: clock(simulation),
+            spawn: Arc::new(simulation.clone()),
+            read_only: false,
+            flash: FlashOptions { options: flash_options, renounce: Some(Arc::new(|| Ok(()))) },
+        };
+        let pool = simulation.run(Pool::open(options)).expect("memory answers");
+        if self.settings.has_flash {
+            let opening = FlashOpening {
+                pool: [1; 16],
+                device: [self.life as u8; 16],
+                salt: [self.life as u8; 16],
+                life: self.life,
+                lives: (self.life > 1).then(|| vec![self.life - 1]),
+                wall_seconds: 1_000_000,
+                force: false,
+                empty: false,
+            };
+            simulation.run(pool.add_cache(flash, &opening)).expect("the device can be used");
+            simulation.run(pool.caches_recovered());
+        }
+        if self.settings.has_log {
+            let recovery = simulation.run(self.open_log(simulation, log));
+            let log = simulation.run(recovery.finish()).expect("all was applied");
+            let added = pool.add_log(Arc::new(log), Arc::new(|| Ok(())));
+            simulation.run(added).expect("nothing is dirty");
+        }
+        pool
+    }
+
+    async fn open_log(&self, simulation: &Simulation, device: Arc<dyn Device>) -> Recovery {
+        let opening = opening(self.life as u64);
+        let opened = Log::open(device, opening, options(), clock(simulation)).await;
+        opened.expect("it is a log")
+    }
+
+    /// Replays the log until it is replayed; it may be stopped some times.
+    fn repair(&mut self, is_kill: bool, outcome: &mut Outcome) {
+        if !self.settings.has_log {
+            return;
+        }
+        let stops = self.random.below(3);
+        for attempt in 0..=stops {
+            let simulation = Simulation::new(self.random.draw());
+            let (device, device_crashes) =
+                CrashDevice::new(self.log.clone(), 512, self.random.draw(), None);
+            let (origin, origin_crashes) = CrashOrigin::new(&self.origin);
+            let calls = if attempt < stops { self.random.below(100) } else { u64::MAX };
+            let origin = Layered::new(Arc::new(origin), Stops { left: AtomicU64::new(calls) });
+            let mut recovery = simulation.run(self.open_log(&simulation, Arc::new(device)));
+            let options = ReplayOptions { names_lasted: is_kill };
+            let replayed = simulation.run(replay(&origin, &mut recovery, options, &|_| ()));
+            drop(recovery);
+            self.keep(is_kill, &origin_crashes, &device_crashes);
+            match replayed {
+                Ok(report) => outcome.records += report.records,
+                Err(error) => {
+                    assert!(attempt < stops, "{error}");
+                    outcome.stopped += 1;
+                }
+            }
+        }
+    }
+
+    /// What is read through the pool is what is at the origin, whatever flash has.
+    fn agrees_with_origin(&self, simulation: &Simulation, pool: &Arc<Pool>) {
+        let (world, ids) = look(&self.origin);
+        simulation.run(async {
+            let mut directories = vec![(0, pool.root())];
+            while let Some((directory, object)) = directories.pop() {
+                for (key, node) in &world {
+                    let Some((_, name)) =
+                        node.names.iter().find(|(parent, _)| *parent == directory)
+                    else {
+                        continue;
+                    };
+                    let found = pool.lookup(object, name.as_ref()).await.expect("it is there");
+                    assert_eq!(found.object, ids[key].0);
+                    match node.kind {
+                        storage::Kind::Directory => directories.push((*key, found.object)),
+                        storage::Kind::File => {
+                            let mode = OpenMode { read: true, ..OpenMode::default() };
+                            let file = pool.open_file(found.object, mode).await.expect("it opens");
+                            let read = file.read(0, node.contents.len() + 1).await.expect("read");
+                            assert!(read.to_vec() == **node.contents, "{key} differs");
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        });
+    }
+}
+
+fn options() -> Options {
+    Options {
+        block_bytes_max: 64 << 10,
+        buffer_bytes_max: 128 << 10,
+        sync: Some(Sync::Flush),
+        fill: false,
+        ..Options::default()
+    }
+}
+
+fn opening(life: u64) -> Opening {
+    let seed = (0x9e37_79b9_7f4a_7c15_u128.wrapping_mul(u128::from(life) + 1)).to_le_bytes();
+    Opening { pool: [1; 16], log: [2; 16], seed, force: false }
+}
