@@ -107,6 +107,7 @@ fn a_lost_log_is_missed() {
     assert!(said.contains("may hold writes that are not at the origin"), "{said}");
     assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "");
     mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    try_mount(&mount, &[]).fails_with(1, &["is not named now"]);
     // It went by another name.
     restart(&mut mount, &["--log", &hidden]);
     assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "contents");

@@ -150,6 +150,7 @@ pub async fn replay(
         left_out: HashMap::new(),
         occupied: HashMap::new(),
         all_made: false,
+        set_aside_count: 0,
         options,
         report,
         tell,
@@ -179,6 +180,8 @@ struct Replay<'a> {
     occupied: HashMap<Index, SkipReason>,
     /// Whether all is made that will be.
     all_made: bool,
+    /// How often something was moved to a name that it was lent.
+    set_aside_count: u64,
     options: ReplayOptions,
     report: Replayed,
     tell: TellReplay<'a>,

@@ -47,8 +47,6 @@ pub(crate) struct Desk {
 #[derive(Debug)]
 struct State {
     marker: Marker,
-    /// Whether the marker lies on disk.
-    is_known: bool,
     /// Which is in use.
     device: Option<LogDevice>,
 }
@@ -65,7 +63,6 @@ impl Desk {
         let root = block_on(origin.root()).map_err(LogError::Origin)?;
         origin.forget(root.object, 1);
         let found = Marker::load(&marker_path).map_err(state)?;
-        let is_known = found.is_some();
         let marker = found.unwrap_or_else(|| Marker {
             in_use: None,
             path: PathBuf::new(),
@@ -84,7 +81,7 @@ impl Desk {
         let mut pool_id = [0; 16];
         pool_id[..8].copy_from_slice(&xxh3_64(name).to_le_bytes());
         pool_id[8..].copy_from_slice(&hash.digest().to_le_bytes());
-        let state = Arc::new(Mutex::new(State { marker, is_known, device: None }));
+        let state = Arc::new(Mutex::new(State { marker, device: None }));
         Ok(Desk { pool_id, origin: path.to_owned(), marker_path, state })
     }
 
@@ -268,7 +265,7 @@ impl Desk {
             let since = since(&self.origin).map_err(|error| self.state_error(error))?;
             state.marker.since = since;
             state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
-            (state.is_known, state.device) = (true, Some(device.clone()));
+            state.device = Some(device.clone());
         }
         let (state, marker_path) = (self.state.clone(), self.marker_path.clone());
         let renounce = move || {
@@ -314,14 +311,13 @@ impl Desk {
 
     /// Stops using the log device, once the origin has everything.
     pub fn stop(&self, pool: &Arc<Pool>) -> Result<(), LogError> {
-        drop(block_on(pool.remove_log()).map_err(LogError::Pool)?);
-        let state = &mut *self.state.lock();
-        state.device = None;
-        if state.is_known {
-            state.marker.in_use = None;
-            state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
+        if self.device().is_none() {
+            // What is noted of a log that was not used holds on.
+            return Ok(());
         }
-        Ok(())
+        drop(block_on(pool.remove_log()).map_err(LogError::Pool)?);
+        self.state.lock().device = None;
+        self.emptied()
     }
 
     /// Notes that the origin has everything that was in the log.

@@ -51,7 +51,7 @@ impl Replay<'_> {
     async fn take_steps(&mut self, mut steps: Vec<Step>) -> Result<(), ReplayError> {
         let mut by_force = false;
         while !steps.is_empty() {
-            let before = steps.len();
+            let before = (steps.len(), self.set_aside_count);
             let mut rest = Vec::new();
             for step in steps {
                 let outcome = match step.to {
@@ -64,13 +64,14 @@ impl Replay<'_> {
                     Outcome::Never(reason) => self.skip_name(&step, reason),
                 }
             }
-            if rest.len() == before && by_force {
+            let stands_still = (rest.len(), self.set_aside_count) == before;
+            if stands_still && by_force {
                 for (step, reason) in rest {
                     self.skip_name(&step, reason);
                 }
                 return Ok(());
             }
-            by_force = rest.len() == before;
+            by_force = stands_still;
             steps = rest.into_iter().map(|(step, _)| step).collect();
         }
         Ok(())
@@ -144,7 +145,14 @@ impl Replay<'_> {
         }
         match self.remove(holder, directory, name, old_is_directory).await? {
             Outcome::Done => self.place(index, directory, name, false).await,
-            outcome => Ok(outcome),
+            outcome => {
+                // It may lie in the directory that it is to replace.
+                if by_force && let Fate::There(There { at, lent: None, .. }) = &self.fates[index] {
+                    let (above, old_name) = at.clone();
+                    self.set_aside(index, above, &old_name).await?;
+                }
+                Ok(outcome)
+            }
         }
     }
 
@@ -232,6 +240,7 @@ impl Replay<'_> {
             moved => (moved, aside),
         };
         moved.map_err(|error| self.failed(holder, error))?;
+        self.set_aside_count += 1;
         if let Fate::There(there) = &mut self.fates[holder] {
             there.at = (aside, lent.clone());
             there.lent = Some((aside, lent));
@@ -374,11 +383,33 @@ impl Replay<'_> {
             };
             let Some(found) = self.occupant(directory, &name).await? else { continue };
             let links = found.attributes.links;
-            if found.object == object
-                && (self.made_anew.contains_key(&object) || self.keeps_a_name(index, links).await?)
-            {
+            if found.object != object {
+                continue;
+            }
+            if self.made_anew.contains_key(&object) || self.keeps_a_name(index, links).await? {
                 let is_directory = self.is_directory(index);
                 self.remove(index, directory, &name, is_directory).await?;
+            } else {
+                self.put_back(index, directory, &name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a thing that was set aside in vain a name back that it had before.
+    async fn put_back(
+        &mut self,
+        index: Index,
+        lent: ObjectId,
+        lent_name: &OsStr,
+    ) -> Result<(), ReplayError> {
+        let names = self.ledger.things[index].names.clone();
+        for (parent, name) in names.into_iter().rev() {
+            let Some(directory) = self.fates[parent].directory() else { continue };
+            if self.occupant(directory, &name).await?.is_none() {
+                let flags = RenameFlags::empty();
+                let moved = self.origin.rename(lent, lent_name, directory, &name, flags).await;
+                return moved.map_err(|error| self.failed(index, error));
             }
         }
         Ok(())
