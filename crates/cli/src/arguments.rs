@@ -112,6 +112,15 @@ pub(crate) enum Command {
     },
     /// Hits and misses of a pool or of one dataset, second by second
     Arcstat(ArcstatArguments),
+    /// The last transaction groups, in which writes come to the origin
+    Txgs {
+        #[command(flatten)]
+        form: Form,
+        /// Which pool
+        target: Option<OsString>,
+    },
+    /// Commits to the intent log of a pool, second by second
+    Zil(IntervalArguments),
     /// How large the cache should be: the hit rate that each size would have
     Curve {
         #[command(flatten)]
@@ -289,6 +298,8 @@ pub(crate) enum PoolCommand {
         /// Which pool; all that are mounted if absent
         pool: Option<OsString>,
     },
+    /// What a pool asks of its origin and its log device, second by second
+    Iostat(IntervalArguments),
     /// Give a pool a cache or log device, mounted or not
     Add {
         /// Take it whatever lies on it
@@ -364,6 +375,25 @@ pub(crate) struct ArcstatArguments {
     pub(crate) json: bool,
     /// Seconds between samples, how many of them, and whose
     #[arg(value_name = "[TARGET] [INTERVAL [COUNT]]", num_args = 0..=3)]
+    pub(crate) words: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IntervalArguments {
+    /// No headings, columns separated by tabs: for scripts
+    #[arg(short = 'H')]
+    pub(crate) script: bool,
+    /// Exact numbers instead of rounded ones
+    #[arg(short = 'p')]
+    pub(crate) exact: bool,
+    /// These columns of those that `warmfront arcstat -v` lists, separated by commas
+    #[arg(short = 'f', value_name = "COLUMNS")]
+    pub(crate) columns: Option<String>,
+    /// JSON, a line for each sample
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Seconds between samples, how many of them, and of which pool
+    #[arg(value_name = "[POOL] [INTERVAL [COUNT]]", num_args = 0..=3)]
     pub(crate) words: Vec<OsString>,
 }
 

@@ -8,6 +8,7 @@ mod mount;
 mod pool;
 mod prime;
 mod status;
+mod txgs;
 mod why;
 
 use std::collections::BTreeMap;
@@ -49,6 +50,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             return prime::prime(paths, rate.as_deref(), dry_run, json, &files);
         }
         Command::Arcstat(arguments) => arcstat::arcstat(paths, &arguments)?,
+        Command::Txgs { form, target } => txgs::txgs(paths, form, target.as_deref())?,
+        Command::Zil(arguments) => arcstat::zil(paths, &arguments)?,
         Command::Curve { form, recursive, svg, target } => {
             curve::curve(paths, form, recursive, svg.as_deref(), target.as_deref())?;
         }

@@ -10,7 +10,7 @@ use crate::paths::Paths;
 use crate::protocol::{
     CacheDevice, CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime,
     PrimeProgress, PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX,
-    Setting, Statistics, Status, Undone, Why,
+    Setting, Statistics, Status, TxgRow, Undone, Why,
 };
 use crate::socket::connect;
 
@@ -157,6 +157,17 @@ impl Client {
         }
         match self.call(Request::Sync)? {
             Response::Synced => Ok(()),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// The last transaction groups, the open one last.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn txgs(&self) -> Result<Vec<TxgRow>, ControlError> {
+        match self.call(Request::Txgs)? {
+            Response::Txgs(txgs) => Ok(txgs),
             _ => Err(self.wrong_answer()),
         }
     }

@@ -38,6 +38,7 @@ mod target;
 mod unmount;
 mod warmth;
 mod wire_path;
+mod writes;
 
 pub use background::{DAEMON_ARGUMENT, mount_in_background, run_daemon};
 pub use caches::{

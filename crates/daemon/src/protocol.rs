@@ -89,6 +89,8 @@ pub enum Request {
     Save,
     /// Begins to bring to the origin what it does not have yet: [`Response::Undone`].
     Drain,
+    /// The last transaction groups: [`Response::Txgs`].
+    Txgs,
     /// Makes everything last at the origin: [`Response::Synced`].
     Sync,
     /// Takes a cache device in: [`Response::CachesChanged`].
@@ -162,6 +164,8 @@ pub enum Response {
     },
     /// What the origin does not have yet.
     Undone(Undone),
+    /// The last transaction groups, the open one last.
+    Txgs(Vec<TxgRow>),
     /// The origin keeps everything.
     Synced,
     /// The pool has other cache devices now.
@@ -368,6 +372,8 @@ pub struct Status {
     pub caches: Vec<CacheStatus>,
     /// How well they fit the load.
     pub advice: Option<CacheAdvice>,
+    /// How writes go.
+    pub writes: WriteStatus,
     /// What was brought back of what an earlier start had.
     pub restored: Restored,
     /// Seconds since what the cache holds was written down last, if it was.
@@ -382,6 +388,102 @@ pub struct Status {
     pub datasets: BTreeMap<String, BTreeMap<String, u64>>,
     /// What is not as it should be.
     pub warnings: Vec<String>,
+}
+
+/// How writes go.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WriteStatus {
+    /// Bytes that the origin does not have, or may lose again.
+    pub dirty_bytes: u64,
+    /// Most bytes of them; writers wait before that is exceeded.
+    pub dirty_bytes_max: u64,
+    /// Files that they belong to.
+    pub dirty_files: u64,
+    /// The transaction group on its way to the origin, or else the open one.
+    pub txg: Option<TxgRow>,
+    /// The last one that the origin keeps.
+    pub last_sync: Option<TxgRow>,
+    /// How long the last writer that was slowed was delayed, microseconds.
+    pub delay_us_last: u64,
+    /// How long all have been, microseconds.
+    pub delay_us: u64,
+    /// Writes that were delayed.
+    pub delayed_writes: u64,
+    /// Why the origin does not take what is dirty, if it does not.
+    pub failing: Option<String>,
+    /// Some of the files that wait for it then, relative to the pool's top.
+    pub waiting: Vec<String>,
+    /// The log device.
+    pub log: Option<IntentLogStatus>,
+    /// Whether a log device has failed and was given up.
+    pub has_lost_log: bool,
+}
+
+/// A transaction group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TxgRow {
+    /// Its number.
+    pub number: u64,
+    /// `open`, `quiescing`, `syncing`, `committed`, or `failed`.
+    pub state: String,
+    /// How long it was open with changes.
+    pub open_seconds: f64,
+    /// Bytes of changes that it took.
+    pub dirty_bytes: u64,
+    /// Files that had changes.
+    pub files: u64,
+    /// Bytes that it wrote to the origin.
+    pub written_bytes: u64,
+    /// In so many calls.
+    pub writes: u64,
+    /// How long they took.
+    pub write_seconds: f64,
+    /// How long the origin took to make them last.
+    pub flush_seconds: f64,
+    /// How long ago it ended.
+    pub ended_seconds_ago: Option<f64>,
+    /// Why it failed, or did not take the changes of some file.
+    pub error: Option<String>,
+}
+
+/// How a log device does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct IntentLogStatus {
+    /// Commits: calls of `fsync` and the like that came back.
+    pub commits: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes written to the device.
+    pub written_bytes: u64,
+    /// How long commits took.
+    pub latency: Latencies,
+    /// Records that were written together, on average.
+    pub batch_mean: f64,
+    /// And at most.
+    pub batch_max: u64,
+    /// Bytes for records.
+    pub ring_bytes: u64,
+    /// Bytes of records that the origin does not have yet.
+    pub used_bytes: u64,
+    /// How often it was full.
+    pub full: u64,
+    /// Why it takes no more, if so.
+    pub failed: Option<String>,
+}
+
+/// How long something took, microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// Half of all took at most this.
+    pub p50_us: u64,
+    /// 90 of 100.
+    pub p90_us: u64,
+    /// 99 of 100.
+    pub p99_us: u64,
+    /// 999 of 1000.
+    pub p999_us: u64,
+    /// The longest.
+    pub max_us: u64,
 }
 
 /// How well cache devices fit the load; what is not known yet is absent.

@@ -27,6 +27,7 @@ use crate::protocol::{
     Statistics, Status,
 };
 use crate::warmth::Warmth;
+use crate::writes::{txgs, write_status};
 
 /// Between two reports of progress.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -95,6 +96,7 @@ impl Service {
                 }
             },
             Request::Drain => Response::Undone(drain(&self.pool)),
+            Request::Txgs => Response::Txgs(txgs(&self.pool)),
             Request::Sync => match block_on(self.pool.sync()) {
                 Ok(()) => Response::Synced,
                 Err(error) => {
@@ -222,6 +224,19 @@ impl Service {
             let origin = self.descriptor.origin.display();
             warnings.push(format!("{errors} calls to the origin {origin} have failed"));
         }
+        let writes = write_status(&self.pool);
+        if let Some(why) = &writes.failing {
+            warnings.push(format!(
+                "the origin does not take what was written: {why}; it is kept here and tried again"
+            ));
+        }
+        if writes.has_lost_log {
+            warnings.push(
+                "the log device failed: fsync waits for the origin; replace it with `pool remove` \
+                 and `pool add`"
+                    .to_string(),
+            );
+        }
         let Descriptor { pool, pid, origin, mountpoint, settings, log, .. } =
             self.descriptor.clone();
         Status {
@@ -246,6 +261,7 @@ impl Service {
             no_promote_cgroups: self.no_promote_cgroups.clone(),
             log_device: self.desk.device().map(|device| device.to_string()),
             caches,
+            writes,
             restored,
             saved_seconds_ago,
             uptime_seconds: self.started.elapsed().as_secs_f64(),

@@ -43,6 +43,11 @@ impl Pool {
         }
         statistics.counters.extend(self.origin_counters());
         statistics.counters.extend(self.arc_counters());
+        let write_back = self.write_back_counters();
+        statistics.counters.extend(write_back.map(|(name, value)| (name.to_string(), value)));
+        if let Some(log) = self.log_statistics() {
+            statistics.counters.extend(log_counters(&log));
+        }
         if self.has_caches() {
             statistics.counters.extend(flash_counters(&self.flash_statistics()));
         }
@@ -97,6 +102,32 @@ impl Pool {
         }
         counters
     }
+}
+
+/// What the intent log does and holds; there are none while there is no log device. Of latencies,
+/// `zil_latency_us_to_N` counts commits that took up to N microseconds and longer than the counter
+/// before.
+fn log_counters(log: &zil::Statistics) -> BTreeMap<String, u64> {
+    let mut counters: BTreeMap<String, u64> = [
+        ("zil_commits", log.commits),
+        ("zil_commits_idle", log.commits_idle),
+        ("zil_failures", log.failures),
+        ("zil_records", log.records),
+        ("zil_data_bytes", log.data_bytes),
+        ("zil_blocks", log.blocks),
+        ("zil_block_bytes", log.block_bytes),
+        ("zil_flushes", log.flushes),
+        ("zil_full", log.full),
+        ("zil_busy", log.busy),
+        ("zil_size", log.ring_bytes),
+        ("zil_used", log.ring_bytes.saturating_sub(log.free_bytes)),
+    ]
+    .map(|(name, value)| (name.to_string(), value))
+    .into();
+    let latencies =
+        log.latencies.iter().map(|(us, count)| (format!("zil_latency_us_to_{us}"), *count));
+    counters.extend(latencies);
+    counters
 }
 
 /// What the flash level does and holds; there are none while there is no cache device.

@@ -56,6 +56,8 @@ pub struct Txg {
     pub writing: Duration,
     /// How long the origin took to make them last.
     pub flushing: Duration,
+    /// When it ended, by the pool's clock.
+    pub ended: Option<Duration>,
     /// Why it failed, or did not take the changes of some file: they go with the next one.
     pub error: Option<String>,
 }
@@ -74,6 +76,19 @@ pub enum TxgState {
     Committed,
     /// The origin did not take all of them.
     Failed,
+}
+
+impl TxgState {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            TxgState::Open => "open",
+            TxgState::Quiescing => "quiescing",
+            TxgState::Syncing => "syncing",
+            TxgState::Committed => "committed",
+            TxgState::Failed => "failed",
+        }
+    }
 }
 
 /// The right to change something in the open group.
@@ -142,6 +157,7 @@ impl Txgs {
             open: since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
             writing: Duration::ZERO,
             flushing: Duration::ZERO,
+            ended: None,
             error: None,
         });
         (number, result)
@@ -156,13 +172,14 @@ impl Txgs {
 
     /// Ends the group that is on its way: it is committed, but for files that the origin refused,
     /// or it has failed.
-    pub(crate) fn end(&self, outcome: Result<Option<String>, String>) {
+    pub(crate) fn end(&self, now: Duration, outcome: Result<Option<String>, String>) {
         let mut history = self.history.lock();
         let Some(mut txg) = history.current.take() else { return };
         (txg.state, txg.error) = match outcome {
             Ok(refused) => (TxgState::Committed, refused),
             Err(error) => (TxgState::Failed, Some(error)),
         };
+        txg.ended = Some(now);
         if txg.state == TxgState::Committed {
             self.committed.store(txg.number, Ordering::SeqCst);
         }
@@ -186,6 +203,7 @@ impl Txgs {
             open: self.dirty_since().map_or(Duration::ZERO, |since| now.saturating_sub(since)),
             writing: Duration::ZERO,
             flushing: Duration::ZERO,
+            ended: None,
             error: None,
         };
         let history = self.history.lock();

@@ -78,6 +78,8 @@ pub struct WriteBackStatistics {
     pub dirty_files: u64,
     /// The last transaction groups, the open one last.
     pub txgs: Vec<Txg>,
+    /// What the pool's clock says.
+    pub now: Duration,
     /// Why the last commit failed, while none has succeeded since.
     pub failing: Option<String>,
 }
@@ -89,8 +91,26 @@ impl Pool {
             throttle: self.write_back.budget.statistics(),
             dirty_files: self.write_back.files.lock().len() as u64,
             txgs: self.write_back.txgs.history(self.now()),
+            now: self.now(),
             failing: self.write_back.failing.lock().as_ref().map(ToString::to_string),
         }
+    }
+
+    /// How writes go, as counters.
+    pub(crate) fn write_back_counters(&self) -> [(&'static str, u64); 8] {
+        let throttle = self.write_back.budget.statistics();
+        let txgs = &self.write_back.txgs;
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        [
+            ("dirty_bytes", throttle.dirty_bytes),
+            ("dirty_bytes_max", throttle.dirty_bytes_max),
+            ("dirty_files", self.write_back.files.lock().len() as u64),
+            ("txg", txgs.open()),
+            ("txg_committed", txgs.committed()),
+            ("throttle_writes", throttle.delayed_writes),
+            ("throttle_us", us(throttle.delayed)),
+            ("throttle_us_last", us(throttle.last_delay)),
+        ]
     }
 
     /// Whether anything is not at the origin yet.
@@ -313,13 +333,13 @@ impl Pool {
             if names_changed {
                 write_back.names_changed();
             }
-            txgs.end(Err(error.to_string()));
+            txgs.end(self.now(), Err(error.to_string()));
             return Err(error);
         }
         for object in &written {
             self.settle(object, txg, flush_began).await;
         }
-        txgs.end(Ok(refused.first().map(|(_, error)| error.to_string())));
+        txgs.end(self.now(), Ok(refused.first().map(|(_, error)| error.to_string())));
         Ok(refused)
     }
 

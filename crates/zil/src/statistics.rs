@@ -7,6 +7,10 @@ use crate::position::Position;
 
 /// The longest latency that is told from longer ones, microseconds.
 const LATENCY_US_MAX: u64 = 100_000_000;
+/// Latencies up to this are counted together, microseconds.
+const LATENCY_STEPS_FROM_US: u64 = 8;
+/// By so much the greatest latencies that are counted together differ from one entry to the next.
+const LATENCY_STEP: f64 = 1.25;
 /// Most records of a block that are told from more.
 const BATCH_MAX: u64 = 1 << 20;
 
@@ -37,6 +41,8 @@ pub struct Statistics {
     pub busy: u64,
     /// How long commits took, microseconds.
     pub latency_us: Distribution,
+    /// How many commits took up to so many microseconds, and longer than the entry before says.
+    pub latencies: Vec<(u64, u64)>,
     /// Records of a block.
     pub batch: Distribution,
     /// How many blocks had this number of records, or more, up to twice as many.
@@ -145,6 +151,10 @@ impl Counters {
             *low = step.value_iterated_to();
             Some((from, step.count_since_last_iteration()))
         });
+        let latencies = self
+            .latency_us
+            .iter_log(LATENCY_STEPS_FROM_US, LATENCY_STEP)
+            .map(|step| (step.value_iterated_to(), step.count_since_last_iteration()));
         Statistics {
             commits: self.commits,
             commits_idle: self.commits_idle,
@@ -158,6 +168,7 @@ impl Counters {
             full: self.full,
             busy: self.busy,
             latency_us: Distribution::of(&self.latency_us),
+            latencies: latencies.filter(|(_, count)| *count > 0).collect(),
             batch: Distribution::of(&self.batch),
             batches: batches.filter(|(_, count)| *count > 0).collect(),
             ring_bytes: 0,

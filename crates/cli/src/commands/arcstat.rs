@@ -10,7 +10,7 @@ use daemon::protocol::Statistics;
 use daemon::{Paths, Target};
 use serde_json::{Map, Value};
 
-use crate::arguments::ArcstatArguments;
+use crate::arguments::{ArcstatArguments, IntervalArguments};
 use crate::commands::target;
 use crate::failure::{Failure, Result};
 use crate::format::print;
@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const DEFAULT: &str = "time,read,ddread,ddh%,dmread,dmh%,pread,ph%,size,c,avail";
 const EXTENDED: &str = "time,mfu,mru,mfug,mrug,unc,evict,dread,pread,read";
 const FLASH: &str = "time,read,miss,l2read,l2hits,l2hit%,l2fed,l2bytes,l2wbytes,l2asize,l2size";
+const ZIL: &str = "time,commit,cp50,cp99,zrec,zwrite,batch,zbytes,zwbytes,zfull,zused,zsize";
+const IOSTAT: &str =
+    "time,oread,orbytes,owrite,owbytes,ometa,dirty,dfile,txg,txgs,delay,delayed,commit";
 const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,puse,pwaste";
 
 /// Prints what a pool or a dataset was asked, second by second. The first line is the sum since it
@@ -64,6 +67,33 @@ pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()>
         before = (now, counters);
     }
     Ok(())
+}
+
+/// Prints what the intent log of a pool does, second by second.
+pub(crate) fn zil(paths: &Paths, arguments: &IntervalArguments) -> Result<()> {
+    arcstat(paths, &of_pool(arguments, ZIL))
+}
+
+/// Prints what a pool asks of its origin and its log device, second by second.
+pub(crate) fn iostat(paths: &Paths, arguments: &IntervalArguments) -> Result<()> {
+    arcstat(paths, &of_pool(arguments, IOSTAT))
+}
+
+fn of_pool(arguments: &IntervalArguments, columns: &str) -> ArcstatArguments {
+    ArcstatArguments {
+        all: false,
+        extended: false,
+        prefetch: false,
+        flash: false,
+        list: false,
+        script: arguments.script,
+        exact: arguments.exact,
+        columns: Some(arguments.columns.clone().unwrap_or(columns.to_string())),
+        output: None,
+        separator: "  ".to_string(),
+        json: arguments.json,
+        words: arguments.words.clone(),
+    }
 }
 
 /// The counters of what was named: of a dataset, or of the pool for its own dataset and for what
@@ -143,7 +173,7 @@ fn words(words: &[OsString]) -> Result<(Option<Duration>, Option<u64>, Option<Os
     match words.next() {
         None => Ok((interval, count, target)),
         Some(word) => Err(Failure::usage(format!(
-            "what is `{}`? Usage: warmfront arcstat [TARGET] [INTERVAL [COUNT]]",
+            "what is `{}`? Expected: [TARGET] [INTERVAL [COUNT]]",
             word.to_string_lossy()
         ))),
     }

@@ -6,6 +6,7 @@ use daemon::{NewPool, Paths, PoolFileError, PoolRow, Target, mounted_at, mounts}
 use serde::Serialize;
 
 use crate::arguments::{DeviceRole, PoolCommand};
+use crate::commands::arcstat;
 use crate::commands::{caches as devices, ceiling, floor, log_device, settings, status};
 use crate::failure::{Failure, Result};
 use crate::format::{Form, json, print};
@@ -65,6 +66,7 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
             list(form, &pools.rows);
             return unless_faulty(pools.faults);
         }
+        PoolCommand::Iostat(arguments) => arcstat::iostat(paths, &arguments)?,
         PoolCommand::Status { form, pool } => show(paths, form, pool.as_deref())?,
         PoolCommand::Add { force, pool, role: DeviceRole::Cache, device } => {
             let device = devices(&[device])?.remove(0);

@@ -1,4 +1,5 @@
 mod flash;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -53,12 +54,19 @@ fn script(status: &Status, form: Form) -> String {
         ("floor", form.size(status.ceiling.floor_bytes)),
         ("available", form.size(status.ceiling.available_bytes)),
         ("pressure_sources", status.ceiling.pressure_sources.join(",")),
+        ("txg_state", status.writes.txg.as_ref().map_or("-".into(), |txg| txg.state.clone())),
+        ("writing", status.writes.failing.clone().unwrap_or("works".into())),
+        ("log_device_failed", yes_or_no(status.writes.has_lost_log)),
         ("resident", form.size(status.resident_bytes)),
         ("uptime_seconds", format!("{:.0}", status.uptime_seconds)),
     ];
     let facts = facts.into_iter().map(|(name, value)| format!("{name}\t{value}\n"));
     let counters = status.counters.iter().map(|(name, value)| format!("{name}\t{value}\n"));
     facts.chain(counters).collect()
+}
+
+fn yes_or_no(it_is: bool) -> String {
+    if it_is { "yes" } else { "no" }.to_string()
 }
 
 /// Sets the ceiling of a mounted pool, and says what came of it.
@@ -179,7 +187,9 @@ fn people(status: &Status) -> String {
             ),
         ),
     ];
-    let before_origin = lines.len() - 1;
+    lines.extend(writes::lines(status));
+    let before_origin =
+        lines.iter().rposition(|(label, _)| *label == "origin").unwrap_or(lines.len());
     lines.splice(before_origin..before_origin, flash::lines(&status.counters));
     let after_ceiling = lines.iter().position(|(label, _)| *label == "in it").unwrap_or(0);
     lines.splice(after_ceiling..after_ceiling, ceiling_lines(&status.ceiling));

@@ -31,7 +31,31 @@ impl<'a> Sample<'a> {
         let before = |name: &str| self.before.get(name).copied().unwrap_or(0);
         names.iter().map(|name| self.now(name).saturating_sub(before(name))).sum()
     }
+
+    /// What so many of a hundred commits to the log took at most, microseconds; 0 if there were
+    /// none.
+    fn commit_time_us(&self, percent: f64) -> u64 {
+        let to_us = |name: &str| name.strip_prefix(LATENCY)?.parse::<u64>().ok();
+        let mut steps: Vec<(u64, u64)> = self
+            .after
+            .range(LATENCY.to_string()..)
+            .map_while(|(name, _)| Some((to_us(name)?, self.moved(&[name]))))
+            .collect();
+        steps.sort_unstable();
+        let all: u64 = steps.iter().map(|(_, count)| count).sum();
+        let mut left = (all as f64 * percent / 100.0).ceil() as u64;
+        for (us, count) in steps.into_iter().filter(|(_, count)| *count > 0) {
+            if count >= left {
+                return us;
+            }
+            left -= count;
+        }
+        0
+    }
 }
+
+/// Counters of commits by how long they took begin so; the rest is microseconds.
+const LATENCY: &str = "zil_latency_us_to_";
 
 /// What a column shows.
 enum Kind {
@@ -51,6 +75,14 @@ enum Kind {
     Permille(&'static str),
     /// Bytes in a second.
     ByteRate(&'static [&'static str]),
+    /// A number, as it is now.
+    Now(&'static str),
+    /// How much of the first a single one of the second has.
+    Mean(&'static str, &'static str),
+    /// Microseconds in a second, in milliseconds.
+    Milliseconds(&'static str),
+    /// So many hundredths of the commits to the log took at most so many microseconds.
+    CommitTime(f64),
 }
 
 /// A column of the output.
@@ -257,6 +289,28 @@ pub(crate) const COLUMNS: &[Column] = &[
         Kind::ByteRate(&["origin_write_bytes"])
     ),
     column!("ometa", "other calls to the origin a second", Kind::Rate(&["origin_metadata_calls"])),
+    column!("dirty", "bytes that the origin does not have, or may lose", Kind::Size("dirty_bytes")),
+    column!("dmax", "most bytes of them", Kind::Size("dirty_bytes_max")),
+    column!("dfile", "files that they belong to", Kind::Now("dirty_files")),
+    column!("txg", "number of the open transaction group", Kind::Now("txg")),
+    column!("txgs", "transaction groups a second", Kind::Rate(&["txg_committed"])),
+    column!("delay", "writes a second that were delayed", Kind::Rate(&["throttle_writes"])),
+    column!(
+        "delayed",
+        "milliseconds in a second that writers were delayed, in all",
+        Kind::Milliseconds("throttle_us")
+    ),
+    column!("commit", "commits to the log a second", Kind::Rate(&["zil_commits"])),
+    column!("cp50", "microseconds that half of these took at most", Kind::CommitTime(50.0)),
+    column!("cp99", "microseconds that 99 of 100 took at most", Kind::CommitTime(99.0)),
+    column!("zrec", "records a second appended to the log", Kind::Rate(&["zil_records"])),
+    column!("zwrite", "blocks a second written to the log", Kind::Rate(&["zil_blocks"])),
+    column!("batch", "records of a block", Kind::Mean("zil_records", "zil_blocks")),
+    column!("zbytes", "contents a second appended to the log", Kind::ByteRate(&["zil_data_bytes"])),
+    column!("zwbytes", "bytes a second written to the log", Kind::ByteRate(&["zil_block_bytes"])),
+    column!("zfull", "times a second that the log was full", Kind::Rate(&["zil_full"])),
+    column!("zused", "bytes in the log that the origin lacks", Kind::Size("zil_used")),
+    column!("zsize", "bytes of the log", Kind::Size("zil_size")),
     column!("size", "RAM in use", Kind::Size("size")),
     column!("arcsz", "RAM in use, by its name in older tools", Kind::Size("size")),
     column!("data", "RAM for contents", Kind::Size("data_size")),
@@ -317,6 +371,10 @@ impl Column {
             (Kind::Time, _) => Zoned::now().strftime("%H:%M:%S").to_string(),
             (Kind::Share { whole, .. }, _) if sample.moved(whole) == 0 => "-".to_string(),
             (Kind::Permille(_), _) if sample.now("auto_sampled") == 0 => "-".to_string(),
+            (Kind::Mean(_, whole), _) if sample.moved(&[whole]) == 0 => "-".to_string(),
+            (Kind::CommitTime(_), number) if number == 0.0 => "-".to_string(),
+            (Kind::Mean(..), number) => format!("{number:.1}"),
+            (Kind::Now(_), number) => format!("{number:.0}"),
             (Kind::Setting, number) => setting(number as usize).unwrap_or("-").to_string(),
             (_, number) if exact => format!("{number:.0}"),
             (Kind::Size(_) | Kind::Available | Kind::ByteRate(_), number) => {
@@ -332,6 +390,8 @@ impl Column {
         match &self.kind {
             Kind::Share { whole, .. } if sample.moved(whole) == 0 => Value::Null,
             Kind::Permille(_) if sample.now("auto_sampled") == 0 => Value::Null,
+            Kind::Mean(_, whole) if sample.moved(&[whole]) == 0 => Value::Null,
+            Kind::CommitTime(_) if self.number(sample) == 0.0 => Value::Null,
             Kind::Setting => Value::from(setting(self.number(sample) as usize)),
             _ => Value::from(self.number(sample)),
         }
@@ -348,7 +408,14 @@ impl Column {
             Kind::Share { part, whole } => {
                 sample.moved(part) as f64 * 100.0 / sample.moved(whole).max(1) as f64
             }
-            Kind::Size(name) => sample.now(name) as f64,
+            Kind::Size(name) | Kind::Now(name) => sample.now(name) as f64,
+            Kind::Mean(part, whole) => {
+                sample.moved(&[part]) as f64 / sample.moved(&[whole]).max(1) as f64
+            }
+            Kind::Milliseconds(name) => {
+                sample.moved(&[name]) as f64 / 1000.0 / sample.elapsed_seconds
+            }
+            Kind::CommitTime(percent) => sample.commit_time_us(*percent) as f64,
             Kind::Setting => sample.now("auto_setting") as f64,
             Kind::Permille(name) => sample.now(name) as f64 / 10.0,
             Kind::Available => sample.now("c_max").saturating_sub(sample.now("size")) as f64,
@@ -416,6 +483,21 @@ mod tests {
         let none = BTreeMap::new();
         let sample = Sample::new(&before, &none, 1.0);
         assert_eq!((shown("set", &sample), shown("h3%", &sample)), ("-".into(), "-".into()));
+    }
+
+    #[test]
+    fn times_of_commits_are_of_those_between_two_looks() {
+        let before = counters(&[("zil_latency_us_to_8", 1000), ("zil_latency_us_to_100", 5)]);
+        let after = counters(&[
+            ("zil_latency_us_to_8", 1000),
+            ("zil_latency_us_to_20", 60),
+            ("zil_latency_us_to_100", 44),
+            ("zil_latency_us_to_3000", 1),
+        ]);
+        let sample = Sample::new(&before, &after, 1.0);
+        let times = [50.0, 99.0, 100.0].map(|percent| sample.commit_time_us(percent));
+        assert_eq!(times, [20, 100, 3000]);
+        assert_eq!(shown("cp50", &Sample::new(&after, &after, 1.0)), "-");
     }
 
     #[test]

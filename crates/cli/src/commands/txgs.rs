@@ -1,0 +1,47 @@
+use std::ffi::OsStr;
+
+use daemon::Paths;
+use daemon::protocol::TxgRow;
+
+use crate::commands::target;
+use crate::failure::Result;
+use crate::format::{Form, json, print, seconds};
+use crate::table::Table;
+
+/// Lists the last transaction groups of a pool, the open one last.
+pub(crate) fn txgs(paths: &Paths, form: Form, text: Option<&OsStr>) -> Result<()> {
+    let txgs = target(paths, text)?.client()?.txgs()?;
+    if form.json {
+        print(&json(&txgs));
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ">TXG", "STATE", ">OPEN", ">DIRTY", ">FILES", ">WRITTEN", ">WRITES", ">WRITE", ">FLUSH",
+        ">ENDED", "ERROR",
+    ]);
+    txgs.iter().for_each(|txg| table.row(cells(txg, form)));
+    print(&table.render(form));
+    Ok(())
+}
+
+fn cells(txg: &TxgRow, form: Form) -> Vec<String> {
+    let time = |time: f64| if form.exact { format!("{time:.6}") } else { seconds(time) };
+    let ended = match txg.ended_seconds_ago {
+        None => "-".to_string(),
+        Some(ago) if form.exact => time(ago),
+        Some(ago) => format!("{} ago", time(ago)),
+    };
+    vec![
+        txg.number.to_string(),
+        txg.state.clone(),
+        time(txg.open_seconds),
+        form.size(txg.dirty_bytes),
+        txg.files.to_string(),
+        form.size(txg.written_bytes),
+        txg.writes.to_string(),
+        time(txg.write_seconds),
+        time(txg.flush_seconds),
+        ended,
+        txg.error.clone().unwrap_or("-".to_string()),
+    ]
+}
