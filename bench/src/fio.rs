@@ -6,6 +6,7 @@ use serde_json::Value;
 /// One fio run: what is read or written, how, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job<'a> {
+    /// A file, or a directory with a file for each job, `file.0` and so on.
     pub(crate) file: &'a Path,
     /// `read`, `randread`, `write` or `randwrite`.
     pub(crate) pattern: &'a str,
@@ -35,6 +36,10 @@ pub(crate) struct Queue {
 pub(crate) struct Reached {
     pub(crate) operations_per_second: f64,
     pub(crate) bytes_per_second: f64,
+    /// Half of all took at most so many microseconds.
+    pub(crate) p50_us: f64,
+    /// And 999 of 1000.
+    pub(crate) p999_us: f64,
 }
 
 impl Job<'_> {
@@ -57,7 +62,13 @@ impl Job<'_> {
         let output = command
             .args(["--name=read", "--invalidate=0"])
             .args(["--output-format=json", "--group_reporting", "--norandommap"])
-            .arg(format!("--filename={}", self.file.display()))
+            .args(match self.file.is_dir() {
+                true => vec![
+                    format!("--directory={}", self.file.display()),
+                    "--filename_format=file.$jobnum".to_string(),
+                ],
+                false => vec![format!("--filename={}", self.file.display())],
+            })
             .arg(format!("--rw={}", self.pattern))
             .arg(format!("--bs={}", self.block))
             .arg(format!("--numjobs={}", self.jobs))
@@ -80,7 +91,15 @@ impl Job<'_> {
             (Some(operations_per_second), Some(bytes_per_second))
                 if operations_per_second > 0.0 =>
             {
-                Ok(Reached { operations_per_second, bytes_per_second })
+                let us = |name: &str| {
+                    done["clat_ns"]["percentile"][name].as_f64().unwrap_or(f64::NAN) / 1000.0
+                };
+                Ok(Reached {
+                    operations_per_second,
+                    bytes_per_second,
+                    p50_us: us("50.000000"),
+                    p999_us: us("99.900000"),
+                })
             }
             _ => Err(format!("fio did nothing: {}", String::from_utf8_lossy(&output.stderr))),
         }

@@ -12,6 +12,7 @@ mod log;
 mod machine;
 mod report;
 mod subject;
+mod writes;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -74,6 +75,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
     if log::is_wanted(wanted) {
         results.extend(log::run(arguments)?);
+    }
+    if writes::is_wanted(wanted) {
+        results.extend(writes::run(arguments, wanted)?);
     }
     let report = report::markdown(&machine::facts(), &results);
     println!("{report}");

@@ -53,17 +53,9 @@ impl Subject {
         match self {
             Subject::Plain => Ok(Mounted { root: origin.to_owned(), held: Held::Nothing }),
             Subject::Warmfront(properties) => {
-                let runtime = directory()?;
-                let mut command = Command::new(sibling("warmfront")?);
-                command.args(["mount", "-f", "--arc-max", "3G"]);
-                for property in properties.split_whitespace() {
-                    command.args(["-o", property]);
-                }
-                command.env("WARMFRONT_RUNTIME_DIR", runtime.path());
-                command.env("WARMFRONT_STATE_DIR", runtime.path());
-                command.env("WARMFRONT_CONFIG_DIR", runtime.path());
-                command.arg(origin);
-                Mounted::by(command, &["fusermount3", "-u"], Some(runtime))
+                let options = properties.split_whitespace().flat_map(|it| ["-o", it]);
+                let options: Vec<_> = ["--arc-max", "3G"].into_iter().chain(options).collect();
+                Mounted::warmfront(origin, &options)
             }
             Subject::Floor(floor) => {
                 let size = format!("{file_mib}M");
@@ -109,6 +101,21 @@ enum Held {
 }
 
 impl Mounted {
+    /// Warmfront, mounted with these options.
+    pub(crate) fn warmfront(
+        origin: &Path,
+        options: &[impl AsRef<std::ffi::OsStr>],
+    ) -> Result<Mounted, String> {
+        let runtime = directory()?;
+        let mut command = Command::new(sibling("warmfront")?);
+        command.args(["mount", "-f"]).args(options);
+        command.env("WARMFRONT_RUNTIME_DIR", runtime.path());
+        command.env("WARMFRONT_STATE_DIR", runtime.path());
+        command.env("WARMFRONT_CONFIG_DIR", runtime.path());
+        command.arg(origin);
+        Mounted::by(command, &["fusermount3", "-u"], Some(runtime))
+    }
+
     fn by(
         mut command: Command,
         unmount: &[&str],

@@ -1,3 +1,4 @@
+mod commits;
 mod library;
 mod report;
 mod selection;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use daemon::protocol::Statistics;
 use daemon::{
-    CacheDevice, ControlError, Dwpd, MountRequest, MountSource, Paths, Target, Unmounted,
+    CacheDevice, ControlError, Dwpd, LogDevice, MountRequest, MountSource, Paths, Target, Unmounted,
 };
 use indicatif::ProgressBar;
 use storage::SlowModel;
@@ -19,6 +20,7 @@ use crate::arguments::DemoArguments;
 use crate::failure::{Failure, Result};
 use crate::format::{json, print};
 use crate::interrupt::Interrupt;
+use commits::{Commits, commits_per_second};
 use library::Library;
 use report::{Measured, Report, Row};
 use selection::Selection;
@@ -29,6 +31,8 @@ const SCRATCH: &str = "/var/tmp";
 /// A look at whether flash still takes something in, and how many there are at most.
 const FED_PAUSE: Duration = Duration::from_millis(500);
 const FED_LOOKS_MAX: u32 = 60;
+/// Bytes of the log device.
+const LOG_BYTES: u64 = 256 << 20;
 /// RAM that the demo's cache may take besides what the files take.
 const CEILING_SPARE_BYTES: u64 = 128 << 20;
 
@@ -64,6 +68,10 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<()> {
         };
         rows.push(outcome.map_err(Failure::from)?);
     }
+    let commits = match why_library {
+        None if commits::is_possible() => Some(stage.measure_commits(&interrupt, &spinner)?),
+        _ => None,
+    };
     spinner.finish_and_clear();
     let report = Report {
         files: selection.files.len() as u64,
@@ -73,6 +81,7 @@ pub(crate) fn demo(arguments: &DemoArguments) -> Result<()> {
         ceiling_bytes,
         library: why_library,
         rows,
+        commits,
     };
     print(&if arguments.json { json(&report) } else { report.people() });
     Ok(())
@@ -118,7 +127,7 @@ impl Stage {
         spinner: &ProgressBar,
     ) -> std::result::Result<Row, Trouble> {
         self.clear_cache();
-        self.three_times(work, self.mount()?, selection, interrupt, spinner)
+        self.three_times(work, self.mount(self.request())?, selection, interrupt, spinner)
     }
 
     /// The work three times through the library, with a fresh cache.
@@ -158,6 +167,28 @@ impl Stage {
         Ok(Row { work: work.name().to_string(), cold, warm, restarted })
     }
 
+    /// SQLite on the slow origin, without a log device and with one.
+    fn measure_commits(&self, interrupt: &Interrupt, spinner: &ProgressBar) -> Result<Commits> {
+        let log = LogDevice { path: self.scratch.path().join("log"), size_bytes: Some(LOG_BYTES) };
+        let mut rates = Vec::new();
+        for (what, log) in [("without a log device", None), ("with a log device", Some(log))] {
+            spinner.set_message(format!("SQLite commits, {what}"));
+            let origin = self.scratch.path().join(what.replace(' ', "-"));
+            std::fs::create_dir(&origin)
+                .map_err(|error| Failure::new(format!("cannot make a directory: {error}")))?;
+            let request = MountRequest {
+                source: MountSource::Directory(origin),
+                read_only: false,
+                caches: Vec::new(),
+                log,
+                ..self.request()
+            };
+            let mount = self.mount(request).map_err(Failure::from)?;
+            rates.push(commits_per_second(&mount.mountpoint.join("database"), interrupt)?);
+        }
+        Ok(Commits { without_per_second: rates[0], with_per_second: rates[1] })
+    }
+
     /// The cache device.
     fn cache(&self) -> CacheDevice {
         let size_bytes = Some(self.ceiling_bytes * 2);
@@ -175,17 +206,29 @@ impl Stage {
     }
 
     /// A fresh mount, with settings of its own that nobody else sees.
-    fn mount(&self) -> std::result::Result<DemoMount, Trouble> {
+    fn mount(&self, request: MountRequest) -> std::result::Result<DemoMount, Trouble> {
         if !Path::new(fuse::DEVICE).exists() {
             return Err(Trouble::NoFuse(format!("because there is no {}", fuse::DEVICE)));
         }
-        let mountpoint = self.scratch.path().join("mount");
+        let mountpoint = self.mountpoint();
         std::fs::create_dir_all(&mountpoint)
             .map_err(|error| Failure::new(format!("cannot make a mount point: {error}")))?;
         let paths = self.paths();
-        let request = MountRequest {
+        match daemon::mount_in_background(&paths, &request, &mut |_| ()) {
+            Ok(_) => Ok(DemoMount { paths, mountpoint, request }),
+            Err(error) => Err(Trouble::NoFuse(format!("because mounting failed: {error}"))),
+        }
+    }
+
+    fn mountpoint(&self) -> PathBuf {
+        self.scratch.path().join("mount")
+    }
+
+    /// The files of the demo behind the slow origin, with a cache device.
+    fn request(&self) -> MountRequest {
+        MountRequest {
             source: MountSource::Directory(self.origin.clone()),
-            mountpoint: Some(mountpoint.clone()),
+            mountpoint: Some(self.mountpoint()),
             properties: vec![("coherence".to_string(), "exclusive".to_string())],
             arc_max: Some(daemon::ArcMax::Size(warmfront::Size::Bytes(self.ceiling_bytes))),
             arc_min: None,
@@ -201,10 +244,6 @@ impl Stage {
             cold: false,
             dwpd: Some(Dwpd::Unlimited),
             cache_key: None,
-        };
-        match daemon::mount_in_background(&paths, &request, &mut |_| ()) {
-            Ok(_) => Ok(DemoMount { paths, mountpoint, request }),
-            Err(error) => Err(Trouble::NoFuse(format!("because mounting failed: {error}"))),
         }
     }
 }

@@ -31,6 +31,7 @@ mod paths;
 mod pool_file;
 mod pools;
 mod request;
+mod risks;
 mod server;
 mod service;
 mod socket;
@@ -68,5 +69,6 @@ pub use pools::{
     remove_log,
 };
 pub use request::{MountError, MountRequest, MountSource, Mounted};
+pub use risks::risk;
 pub use target::{Target, create_dataset};
 pub use unmount::{Unmounted, unmount};

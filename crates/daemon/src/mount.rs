@@ -30,6 +30,7 @@ use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
 use crate::protocol::{Descriptor, Response};
 use crate::request::{ANSWER_MAX, MountError, MountRequest, MountSource, Mounted};
+use crate::risks::risks;
 use crate::server::Server;
 use crate::service::Service;
 use crate::warmth::{SnapshotFiles, Warmth, WarmthThread};
@@ -290,6 +291,7 @@ impl Prepared {
         let signals = watch(signals, service.clone()).map_err(system("start a thread"))?;
         let mut notes = self.places.notes;
         notes.append(&mut warnings);
+        notes.extend(risks(service.pool.datasets()));
         notes.extend(found);
         notes.extend(replayed);
         let mounted = Mounted {

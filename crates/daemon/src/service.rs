@@ -26,6 +26,7 @@ use crate::protocol::{
     Change, Changed, DatasetRow, Descriptor, Prime, PrimeProgress, Refusal, Request, Response,
     Statistics, Status,
 };
+use crate::risks::risks;
 use crate::warmth::Warmth;
 use crate::writes::{txgs, write_status};
 
@@ -224,6 +225,7 @@ impl Service {
             let origin = self.descriptor.origin.display();
             warnings.push(format!("{errors} calls to the origin {origin} have failed"));
         }
+        warnings.extend(risks(self.pool.datasets()));
         let writes = write_status(&self.pool);
         if let Some(why) = &writes.failing {
             warnings.push(format!(

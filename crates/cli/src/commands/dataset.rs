@@ -30,6 +30,7 @@ pub(crate) fn create(
     path: Option<PathBuf>,
     properties: BTreeMap<String, String>,
 ) -> Result<()> {
+    warn(&properties);
     let changed = daemon::create_dataset(paths, dataset, path, properties)?;
     report(&format!("dataset {dataset} is made"), &changed);
     if let Some(directory) = directory_of(paths, dataset)
@@ -60,6 +61,7 @@ pub(crate) fn destroy(paths: &Paths, recursive: bool, dataset: &OsStr) -> Result
 pub(crate) fn set(paths: &Paths, properties: BTreeMap<String, String>, text: &OsStr) -> Result<()> {
     let target = target(paths, Some(text))?;
     let dataset = target.dataset_to_change()?.to_string();
+    warn(&properties);
     let changed = target.change(Change::Set { dataset, properties })?;
     until_unmount(&changed);
     Ok(())
@@ -72,6 +74,15 @@ pub(crate) fn inherit(paths: &Paths, recursive: bool, property: &str, text: &OsS
     let changed = target.change(Change::Inherit { dataset, property, recursive })?;
     until_unmount(&changed);
     Ok(())
+}
+
+/// Says what a setting puts at risk.
+fn warn(properties: &BTreeMap<String, String>) {
+    for (property, value) in properties {
+        if let Some(risk) = daemon::risk(property, value) {
+            eprintln!("warmfront: {property}={value}: {risk}");
+        }
+    }
 }
 
 fn report(what: &str, changed: &Changed) {

@@ -5,6 +5,7 @@ use daemon::protocol::Statistics;
 use serde::Serialize;
 
 use crate::bars::{bar, coloured, is_unicode, logarithmic, width};
+use crate::demo::commits::Commits;
 use crate::demo::size;
 use crate::format::{Form, count, seconds};
 use crate::table::Table;
@@ -24,6 +25,8 @@ pub(crate) struct Report {
     /// Why it ran through the library and not on a mount, if so.
     pub(crate) library: Option<String>,
     pub(crate) rows: Vec<Row>,
+    /// Of a database, if there is one here.
+    pub(crate) commits: Option<Commits>,
 }
 
 /// One piece of work at the three levels.
@@ -104,6 +107,15 @@ impl Report {
         text.push_str(&self.table());
         text.push('\n');
         text.push_str(&self.bars());
+        if let Some(commits) = &self.commits {
+            let [without, with] = [commits.without_per_second, commits.with_per_second];
+            let _ = writeln!(
+                text,
+                "\nSQLite, one row a commit: {without:.1} commits/s on the origin, {with:.0} with \
+                 a log device: {:.0} x",
+                with / without
+            );
+        }
         text.push_str(
             "\nNothing is left behind. Your own data:\n\n    warmfront mount /your/slow/directory \
              /a/mount/point\n\nas yourself for your own files, or as root; `warmfront unmount` \

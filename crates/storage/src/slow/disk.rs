@@ -102,7 +102,8 @@ impl Device for Disk {
             }
             Work::Names(directory) => self.block(data(directory)),
             Work::Inode(object) => self.block(inode_block(object)),
-            Work::Change(directory) => self.pass(data(directory), BLOCK),
+            // The change itself goes to the journal, with the next flush.
+            Work::Change(directory) => self.block(data(directory)),
             Work::Read(object, offset, length) => {
                 self.pass(data(object).wrapping_add(offset), length)
             }

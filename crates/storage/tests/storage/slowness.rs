@@ -103,6 +103,24 @@ fn names_of_one_directory_lie_near_each_other() {
 }
 
 #[test]
+fn names_are_changed_in_the_journal() {
+    let disk = Slow::new(SlowModel::Hdd);
+    let make = |name: &'static str| {
+        let node = Node {
+            parent: disk.root,
+            name: OsStr::new(name),
+            permissions: 0o755,
+            caller: caller(),
+        };
+        disk.time(disk.origin.make_directory(node))
+    };
+    assert!(make("one") > ms(4.9), "the directory is read");
+    assert_eq!(make("two"), ms(0.1));
+    let flush = disk.time(disk.origin.sync());
+    assert!(flush > ms(8.0), "{flush:?}");
+}
+
+#[test]
 fn a_disk_has_one_arm() {
     let disk = Slow::new(SlowModel::Hdd);
     disk.read(0, 4096);

@@ -40,7 +40,7 @@ pub(super) fn lines(status: &Status) -> Vec<(&'static str, String)> {
         lines.extend(writes.waiting.iter().map(|path| ("", path.clone())));
     }
     match &writes.log {
-        Some(log) => lines.extend(self::log(log)),
+        Some(log) => lines.extend(self::log(log, status.log_device.as_deref().unwrap_or("-"))),
         None if writes.has_lost_log => {
             let text = format!("{}; fsync waits for the origin", coloured("DEVICE FAILED", 31));
             lines.push(("intent log", text));
@@ -73,9 +73,9 @@ fn txg(txg: &TxgRow, last: Option<&TxgRow>) -> String {
     text
 }
 
-fn log(log: &IntentLogStatus) -> Vec<(&'static str, String)> {
+fn log(log: &IntentLogStatus, device: &str) -> Vec<(&'static str, String)> {
     let mut text = format!(
-        "{} of {} used ({}), {} commits, {:.1} records at once",
+        "{device}, {} of {} used ({}), {} commits, {:.1} records at once",
         HumanSize(log.used_bytes),
         HumanSize(log.ring_bytes),
         percent(log.used_bytes, log.ring_bytes),

@@ -1,0 +1,355 @@
+//! Writes through a mount: beside the file system that the log device lies on, and in front of an
+//! origin as slow as a disk with a log device and without.
+
+mod postgres;
+
+use std::fs::{File, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::Arguments;
+use crate::case::{Outcome, Row, median};
+use crate::fio::{Job, Reached};
+use crate::subject::Mounted;
+
+/// Bytes of the file that is written at random places.
+const FILE_MIB: usize = 64;
+/// Bytes of the files of a case with several jobs, each.
+const JOB_FILE_MIB: usize = 16;
+/// Bytes of a run in sequence.
+const STREAM_MIB: u64 = 384;
+const LOG_SIZE: &str = "512M";
+/// Statements of a run of SQLite: more than it makes in its time.
+const STATEMENTS: usize = 400_000;
+const TABLE: &str = "CREATE TABLE rows (number INTEGER PRIMARY KEY, text TEXT);";
+const STATEMENT: &str = "INSERT INTO rows (text) VALUES ('one row of some forty bytes of text');\n";
+
+/// What serves the files that are written.
+#[derive(Debug, Clone, Copy)]
+struct Subject {
+    name: &'static str,
+    /// Options of the mount; nothing for the directory itself.
+    mount: Option<&'static [&'static str]>,
+    with_log: bool,
+}
+
+const NATIVE: Subject =
+    Subject { name: "the log device's own file system", mount: None, with_log: false };
+const LOGGED: Subject = Subject { name: "warmfront", mount: Some(&[]), with_log: true };
+const HDD_LOGGED: Subject =
+    Subject { name: "warmfront, origin hdd, log", mount: Some(&["--slow", "hdd"]), with_log: true };
+const HDD: Subject =
+    Subject { name: "hdd, written back", mount: Some(&["--slow", "hdd"]), with_log: false };
+const HDD_THROUGH: Subject = Subject {
+    name: "hdd, each write by itself",
+    mount: Some(&["--slow", "hdd", "-o", "write=through"]),
+    with_log: false,
+};
+const SMALL: Subject = Subject {
+    name: "warmfront, origin hdd, 64M of RAM",
+    mount: Some(&["--slow", "hdd", "--arc-max", "64M"]),
+    with_log: false,
+};
+
+#[derive(Debug, Clone, Copy)]
+enum Work {
+    /// Writes of 4 KiB, each followed by `fdatasync`, by so many jobs with a file each, or all on
+    /// one.
+    Durable { jobs: u32, one_file: bool },
+    /// Commits of one row.
+    Sqlite,
+    /// Transactions of `pgbench` by so many clients.
+    Postgres { clients: u32 },
+    /// 1 MiB after the other, and `fsync` at the end.
+    Stream,
+    /// Writes of 4 KiB at random places, and `fsync` at the end.
+    Random,
+    /// The same without an end: the latency that 999 of 1000 stay below, by that of half of them.
+    Endless,
+}
+
+struct Case {
+    name: &'static str,
+    what: &'static str,
+    unit: &'static str,
+    larger_is_better: bool,
+    work: Work,
+    /// The first is what the others are compared with.
+    subjects: &'static [Subject],
+}
+
+const fn durable(name: &'static str, what: &'static str, jobs: u32, one_file: bool) -> Case {
+    let work = Work::Durable { jobs, one_file };
+    let subjects = &[LOGGED, NATIVE];
+    Case { name, what, unit: "microseconds", larger_is_better: false, work, subjects }
+}
+
+const CASES: &[Case] = &[
+    durable(
+        "writes-durable-1-job",
+        "A write of 4 KiB at a random place of a file with its fdatasync, one after the other, \
+         through a mount with a log device beside the file system that this lies on; microseconds.",
+        1,
+        false,
+    ),
+    durable("writes-durable-4-jobs", "The same, 4 jobs with a file each.", 4, false),
+    durable("writes-durable-16-jobs", "The same, 16 jobs with a file each.", 16, false),
+    durable(
+        "writes-durable-16-jobs-one-file",
+        "The same, 16 jobs on one file, whose fsyncs the kernel's FUSE makes one by one.",
+        16,
+        true,
+    ),
+    Case {
+        name: "writes-durable-hdd",
+        what: "The same, one job, before an origin as slow as hdd, with a log device and without.",
+        unit: "microseconds",
+        larger_is_better: false,
+        work: Work::Durable { jobs: 1, one_file: false },
+        subjects: &[HDD_LOGGED, HDD],
+    },
+    Case {
+        name: "writes-sqlite",
+        what: "Commits of one row by SQLite, with its default journal.",
+        unit: "commits/s",
+        larger_is_better: true,
+        work: Work::Sqlite,
+        subjects: &[HDD_LOGGED, NATIVE, HDD, HDD_THROUGH],
+    },
+    Case {
+        name: "writes-pgbench",
+        what: "Transactions of pgbench by 4 clients, scale 5, PostgreSQL as Debian sets it up.",
+        unit: "tps",
+        larger_is_better: true,
+        work: Work::Postgres { clients: 4 },
+        subjects: &[HDD_LOGGED, NATIVE, HDD],
+    },
+    Case {
+        name: "writes-sequential",
+        what: "384 MiB in sequence, 1 MiB at a time, with an fsync at the end.",
+        unit: "MB/s",
+        larger_is_better: true,
+        work: Work::Stream,
+        subjects: &[LOGGED, NATIVE],
+    },
+    Case {
+        name: "writes-sequential-hdd",
+        what: "The same before an origin as slow as hdd.",
+        unit: "MB/s",
+        larger_is_better: true,
+        work: Work::Stream,
+        subjects: &[HDD_LOGGED, HDD_THROUGH],
+    },
+    Case {
+        name: "writes-random-hdd",
+        what: "Writes of 4 KiB at random places of 64 MiB before an origin as slow as hdd, and an \
+               fsync at the end, without a log device.",
+        unit: "writes/s",
+        larger_is_better: true,
+        work: Work::Random,
+        subjects: &[HDD, HDD_THROUGH],
+    },
+    Case {
+        name: "writes-endless-hdd",
+        what: "An endless writer of 4 KiB at random places: the latency that 999 of 1000 writes \
+               stay below, by that of half of them.",
+        unit: "times",
+        larger_is_better: false,
+        work: Work::Endless,
+        subjects: &[SMALL],
+    },
+];
+
+/// Whether the comparisons are wanted.
+pub(crate) fn is_wanted(wanted: impl Fn(&str) -> bool) -> bool {
+    CASES.iter().any(|case| wanted(case.name))
+}
+
+/// Runs those comparisons that are wanted.
+pub(crate) fn run(
+    arguments: &Arguments,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Outcome>, String> {
+    CASES.iter().filter(|case| wanted(case.name)).map(|case| case.run(arguments)).collect()
+}
+
+impl Case {
+    fn run(&self, arguments: &Arguments) -> Result<Outcome, String> {
+        let mut rounds: Vec<Vec<f64>> = Vec::new();
+        for round in 0..arguments.rounds {
+            let mut figures = vec![0.0; self.subjects.len()];
+            for turn in 0..self.subjects.len() {
+                let index = (round + turn) % self.subjects.len();
+                let place = Place::new(&arguments.scratch, self.subjects[index], self.work)?;
+                figures[index] = self.work.measure(&place, arguments.seconds)?;
+            }
+            eprintln!("  {}: {:<32} {figures:.1?}", round + 1, self.name);
+            rounds.push(figures);
+        }
+        let ratio = |round: &Vec<f64>, index: usize| match self.larger_is_better {
+            true => round[0] / round[index],
+            false => round[index] / round[0],
+        };
+        let row = |(index, subject): (usize, &Subject)| {
+            let ratios = rounds.iter().map(|round| ratio(round, index)).collect();
+            Row {
+                subject: subject.name.to_string(),
+                value: median(rounds.iter().map(|round| round[index]).collect()).map(|all| all.0),
+                ratio: if index > 0 { median(ratios) } else { None },
+                note: None,
+            }
+        };
+        let rows = self.subjects.iter().enumerate().map(row).collect();
+        Ok(Outcome { name: self.name, what: self.what, unit: self.unit, rows })
+    }
+}
+
+/// Where a subject is measured: fresh, with the files that the work needs.
+struct Place {
+    root: PathBuf,
+    /// It goes before its directories do.
+    _mounted: Option<Mounted>,
+    _scratch: TempDir,
+}
+
+impl Place {
+    fn new(scratch: &Path, subject: Subject, work: Work) -> Result<Place, String> {
+        let scratch = tempfile::tempdir_in(scratch).map_err(|error| error.to_string())?;
+        // A server that runs as its own user gets through.
+        std::fs::set_permissions(scratch.path(), Permissions::from_mode(0o755))
+            .map_err(|error| error.to_string())?;
+        let origin = scratch.path().join("origin");
+        prepare(&origin, work).map_err(|error| format!("cannot make files: {error}"))?;
+        let Some(options) = subject.mount else {
+            return Ok(Place { root: origin, _mounted: None, _scratch: scratch });
+        };
+        let mut arguments: Vec<String> = options.iter().map(ToString::to_string).collect();
+        if let Work::Postgres { .. } = work {
+            arguments.push("--allow-other".to_string());
+        }
+        if subject.with_log {
+            let log = scratch.path().join("log");
+            arguments.extend(["--log".to_string(), format!("{}:{LOG_SIZE}", log.display())]);
+        }
+        let mounted = Mounted::warmfront(&origin, &arguments)?;
+        Ok(Place { root: mounted.root.clone(), _mounted: Some(mounted), _scratch: scratch })
+    }
+}
+
+/// Files that are there, written once, before the work begins: no block is new then.
+fn prepare(origin: &Path, work: Work) -> std::io::Result<()> {
+    std::fs::create_dir(origin)?;
+    let (files, mib) = match work {
+        Work::Durable { jobs, one_file: false } => (jobs, JOB_FILE_MIB),
+        Work::Durable { one_file: true, .. } | Work::Random | Work::Endless => (1, FILE_MIB),
+        Work::Sqlite | Work::Postgres { .. } | Work::Stream => (0, 0),
+    };
+    for number in 0..files {
+        let path = origin.join(format!("file.{number}"));
+        std::fs::write(&path, vec![0; mib << 20])?;
+        File::open(&path)?.sync_all()?;
+    }
+    Ok(())
+}
+
+impl Work {
+    fn measure(self, place: &Place, seconds: u32) -> Result<f64, String> {
+        let file = place.root.join("file.0");
+        let job = |file, pattern, block, jobs, durable| Job {
+            file,
+            pattern,
+            block,
+            jobs,
+            direct: false,
+            durable,
+            seconds,
+            queue: None,
+        };
+        let seconds = Duration::from_secs(seconds.into());
+        match self {
+            Work::Durable { jobs, one_file } => {
+                let file = if one_file { &file } else { &place.root };
+                let reached = job(file, "randwrite", "4k", jobs, true).run()?;
+                Ok(f64::from(jobs) * 1e6 / reached.operations_per_second)
+            }
+            Work::Sqlite => sqlite(&place.root.join("database"), seconds),
+            Work::Postgres { clients } => postgres::transactions(&place.root, clients, seconds),
+            Work::Stream => stream(&file).map_err(|error| format!("cannot write: {error}")),
+            Work::Random => {
+                random(&file, seconds).map_err(|error| format!("cannot write: {error}"))
+            }
+            Work::Endless => {
+                let Reached { p50_us, p999_us, .. } =
+                    job(&file, "randwrite", "4k", 1, false).run()?;
+                eprintln!("    half take {p50_us:.0} us, 999 of 1000 {p999_us:.0} us");
+                Ok(p999_us / p50_us)
+            }
+        }
+    }
+}
+
+/// Bytes a second, in millions, with the time that it takes to make them last.
+fn stream(path: &Path) -> std::io::Result<f64> {
+    let data = vec![0x5a; 1 << 20];
+    let began = Instant::now();
+    let mut file = File::create(path)?;
+    for _ in 0..STREAM_MIB {
+        file.write_all(&data)?;
+    }
+    file.sync_all()?;
+    Ok((STREAM_MIB << 20) as f64 / 1e6 / began.elapsed().as_secs_f64())
+}
+
+/// Writes a second for some seconds, with the time that it takes to make them last.
+fn random(path: &Path, duration: Duration) -> std::io::Result<f64> {
+    use std::os::unix::fs::FileExt;
+    let file = File::options().write(true).open(path)?;
+    let mut random = storage::Random::new(7);
+    let blocks = (FILE_MIB << 20 >> 12) as u64;
+    let data = [0x5a; 4096];
+    let (began, mut writes) = (Instant::now(), 0_u64);
+    while began.elapsed() < duration {
+        file.write_all_at(&data, random.below(blocks) << 12)?;
+        writes += 1;
+    }
+    file.sync_all()?;
+    Ok(writes as f64 / began.elapsed().as_secs_f64())
+}
+
+/// Commits a second.
+fn sqlite(database: &Path, duration: Duration) -> Result<f64, String> {
+    let failed = |error: std::io::Error| format!("cannot run sqlite3: {error}; install it");
+    let ask = |question: &str| -> Result<String, String> {
+        let output =
+            Command::new("sqlite3").arg(database).arg(question).output().map_err(failed)?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_string()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    };
+    ask(TABLE)?;
+    let mut statements = tempfile::tempfile().map_err(failed)?;
+    let write = statements.write_all(STATEMENT.repeat(STATEMENTS).as_bytes());
+    write.and_then(|()| std::io::Seek::rewind(&mut statements)).map_err(failed)?;
+    let began = Instant::now();
+    let mut child = Command::new("sqlite3")
+        .arg(database)
+        .stdin(Stdio::from(statements))
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    std::thread::sleep(duration);
+    let early = child.try_wait().map_err(failed)?;
+    child.kill().and_then(|()| child.wait()).map_err(failed)?;
+    let elapsed = began.elapsed().as_secs_f64();
+    if let Some(status) = early {
+        return Err(format!("sqlite3 has ended early: {status}"));
+    }
+    let rows: f64 = ask("SELECT count(*) FROM rows;")?.parse().map_err(|_| "no count of rows")?;
+    Ok(rows / elapsed)
+}
