@@ -26,19 +26,29 @@ impl Doorkeeper {
 
     /// Whether the record came by before; from now on it has.
     pub(crate) fn knows(&self, hash: u64) -> bool {
-        let mut prints = self.prints.lock();
-        let slots = prints.len() as u64;
-        let Some(slot) = prints.get_mut((((hash >> 32) * slots) >> 32) as usize) else {
-            return false;
-        };
-        let print = hash as u32 | 1;
-        std::mem::replace(slot, print) == print
+        let prints = &mut self.prints.lock();
+        let slot = slot(prints, hash);
+        prints.get_mut(slot).is_some_and(|it| std::mem::replace(it, print(hash)) == print(hash))
+    }
+
+    /// Whether the record came by before; asking changes nothing.
+    pub(crate) fn has_seen(&self, hash: u64) -> bool {
+        let prints = &self.prints.lock();
+        prints.get(slot(prints, hash)) == Some(&print(hash))
     }
 
     /// RAM taken, bytes.
     pub(crate) fn charged_bytes(&self) -> u64 {
         self.prints.lock().capacity() as u64 * 4
     }
+}
+
+fn slot(prints: &[u32], hash: u64) -> usize {
+    (((hash >> 32) * prints.len() as u64) >> 32) as usize
+}
+
+fn print(hash: u64) -> u32 {
+    hash as u32 | 1
 }
 
 #[cfg(test)]
@@ -55,6 +65,9 @@ mod tests {
         let known = hashes.iter().filter(|hash| doorkeeper.knows(**hash)).count();
         // One in eight or so has lost its place to another.
         assert!(known > 800, "{known} of 1000 are known again");
+        let seen = |hash: &&u64| doorkeeper.has_seen(**hash);
+        let twice = [(); 2].map(|()| hashes.iter().filter(seen).count());
+        assert!(twice[0] > 800 && twice[0] == twice[1], "asking changes nothing: {twice:?}");
         let strangers = (0..100_000).filter(|_| doorkeeper.knows(random.draw())).count();
         assert!(strangers < 10, "{strangers} of a scan came in");
         let known = hashes.iter().filter(|hash| doorkeeper.knows(**hash)).count();

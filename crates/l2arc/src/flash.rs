@@ -18,7 +18,7 @@ use crate::refused::{Miss, Refused};
 use crate::reserves::Reserves;
 use crate::ring::{Incoming, Opened, Ring, Shared};
 use crate::stamps::{Stamp, Stamps};
-use crate::statistics::{Counters, Statistics, add};
+use crate::statistics::{Condition, Counters, Statistics, add};
 
 /// How a device is taken into a pool.
 #[derive(Debug, Clone)]
@@ -162,6 +162,11 @@ impl Flash {
         self.shared.reserves.set(tenant, bytes);
     }
 
+    /// Bytes for records on all devices.
+    pub fn data_bytes(&self) -> u64 {
+        self.shared.reserves.data_bytes()
+    }
+
     /// How many bytes all reserves may have together: half of the space for records.
     pub fn reservable_bytes(&self) -> u64 {
         self.shared.reserves.reservable_bytes()
@@ -185,6 +190,12 @@ impl Flash {
     /// Whether a record of `key` may be on flash.
     pub fn contains(&self, key: &Key) -> bool {
         self.shared.index.get(key.hash()).is_some_and(|entry| !entry.bad)
+    }
+
+    /// How the device does that may have a record of `key`.
+    pub fn condition_of(&self, key: &Key) -> Option<Condition> {
+        let entry = self.shared.index.get(key.hash()).filter(|entry| !entry.bad)?;
+        Some(self.ring(entry.location.ring)?.condition())
     }
 
     /// Reads the record of `key` into the beginning of `into`, and returns its length. Where the
@@ -245,6 +256,59 @@ impl Flash {
         }
     }
 
+    /// Whether a record of `length` would be refused now, and why, as far as can be said
+    /// beforehand. Changes nothing, and counts nothing.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn would_admit(
+        &self,
+        key: &Key,
+        length: usize,
+        admission: &Admission,
+    ) -> Result<(), Refused> {
+        if self.contains(key) {
+            return Err(Refused::Present);
+        }
+        let seen = |hash| self.doorkeeper.has_seen(hash);
+        let rings = self.rings_for(key.hash(), length, admission, seen)?;
+        let needed = (length + HEADER_BYTES) as u64;
+        let mut tried = rings.iter().map(|ring| ring.may_admit(needed, admission.vital));
+        let first = tried.next().unwrap_or(Err(Refused::NoDevice));
+        if tried.any(|it| it.is_ok()) { Ok(()) } else { first }
+    }
+
+    /// The rings that a record of `length` may go to, the one first that it is meant for; unless
+    /// what does not depend on the rings refuses it.
+    fn rings_for(
+        &self,
+        hash: u64,
+        length: usize,
+        admission: &Admission,
+        came_before: impl Fn(u64) -> bool,
+    ) -> Result<Vec<Arc<Ring>>, Refused> {
+        if self.shared.index.charged_bytes() > self.shared.options.index_bytes_max {
+            return Err(Refused::IndexFull);
+        }
+        if length > STORED_MAX - 2 * HEADER_BYTES {
+            return Err(Refused::TooLarge);
+        }
+        let rings = self.by_preference(hash);
+        if let Some(limit) = admission.limit_bytes.filter(|_| !admission.vital) {
+            let stored: u64 = rings.iter().map(|ring| ring.tenant_bytes(admission.tenant)).sum();
+            let taken = (length + HEADER_BYTES).next_multiple_of(UNIT_BYTES);
+            if stored.saturating_add(taken as u64) > limit {
+                return Err(Refused::Limit);
+            }
+        }
+        let first = rings.first().ok_or(Refused::NoDevice)?;
+        let once = admission.touches < 2 && !admission.metadata && !admission.vital;
+        if self.shared.options.second_touch && once && first.is_filled() && !came_before(hash) {
+            return Err(Refused::FirstTouch);
+        }
+        Ok(rings)
+    }
+
     fn try_admit(&self, key: &Key, bytes: &[u8], admission: &Admission) -> Result<u64, Refused> {
         let hash = key.hash();
         if let Some(entry) = self.shared.index.get(hash) {
@@ -253,29 +317,8 @@ impl Flash {
                 return Err(Refused::Present);
             }
         }
-        if self.shared.index.charged_bytes() > self.shared.options.index_bytes_max {
-            return Err(Refused::IndexFull);
-        }
-        if bytes.len() > STORED_MAX - 2 * HEADER_BYTES {
-            return Err(Refused::TooLarge);
-        }
-        let rings = self.by_preference(hash);
-        if let Some(limit) = admission.limit_bytes.filter(|_| !admission.vital) {
-            let stored: u64 = rings.iter().map(|ring| ring.tenant_bytes(admission.tenant)).sum();
-            let taken = (bytes.len() + HEADER_BYTES).next_multiple_of(UNIT_BYTES);
-            if stored.saturating_add(taken as u64) > limit {
-                return Err(Refused::Limit);
-            }
-        }
-        let first = rings.first().ok_or(Refused::NoDevice)?;
-        let once = admission.touches < 2 && !admission.metadata && !admission.vital;
-        if self.shared.options.second_touch
-            && once
-            && first.is_filled()
-            && !self.doorkeeper.knows(hash)
-        {
-            return Err(Refused::FirstTouch);
-        }
+        let knows = |hash| self.doorkeeper.knows(hash);
+        let rings = self.rings_for(hash, bytes.len(), admission, knows)?;
         let mut compressed = None;
         let mut reason = Refused::NoDevice;
         for (index, ring) in rings.iter().enumerate() {

@@ -1,24 +1,113 @@
 use std::time::Duration;
 
+use storage::DeviceError;
+
 /// Failures within [`WINDOW`] after which a device is bypassed.
 const FAILURES_MAX: u32 = 8;
 const WINDOW: Duration = Duration::from_secs(60);
 /// How long a device is bypassed at first and at most; each time twice as long as before.
 const BYPASS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(900));
-/// How long nobody may have asked a slow device before it is asked to see whether it still is.
+/// Between two looks at whether a slow device still is slow.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// The newest answer's share in the estimate of how long answers take.
 const WEIGHT: u32 = 8;
 
+/// What a device did wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It failed to read.
+    Read,
+    /// It failed to write.
+    Write,
+    /// It did not answer in time.
+    Silent,
+    /// It brought what was not written.
+    Damage,
+}
+
+impl From<&DeviceError> for Failure {
+    fn from(error: &DeviceError) -> Failure {
+        match error {
+            DeviceError::TimedOut { .. } => Failure::Silent,
+            _ => Failure::Read,
+        }
+    }
+}
+
+/// Failures of a device, by what it did wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// Reads that it failed to do.
+    pub reads: u32,
+    /// Writes that it failed to do.
+    pub writes: u32,
+    /// Calls that it did not answer in time.
+    pub silent: u32,
+    /// Records that were not as they had been written.
+    pub damaged: u32,
+}
+
+impl Failures {
+    fn count(&mut self, failure: Failure) {
+        *match failure {
+            Failure::Read => &mut self.reads,
+            Failure::Write => &mut self.writes,
+            Failure::Silent => &mut self.silent,
+            Failure::Damage => &mut self.damaged,
+        } += 1;
+    }
+
+    fn all(&self) -> u32 {
+        self.reads + self.writes + self.silent + self.damaged
+    }
+}
+
+/// That a device is left alone for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bypass {
+    /// What it did wrong within a minute.
+    pub failures: Failures,
+    /// How long it has been left alone.
+    pub since: Duration,
+    /// How long until it is tried again.
+    pub left: Duration,
+}
+
+/// That the origin answered sooner than a device when it was last asked for something that the
+/// device has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slower {
+    /// How long the origin was expected to take.
+    pub origin: Duration,
+    /// How long reads have gone to the origin.
+    pub since: Duration,
+}
+
+/// What to do with a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asking {
+    /// Ask the device.
+    Yes,
+    /// The origin is sooner.
+    No,
+    /// The origin is sooner; see all the same, with nobody waiting, whether it still is.
+    Probe,
+}
+
 /// How a device does: whether to ask it, and how long its answers take.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Health {
-    failures: u32,
+    failures: Failures,
     window_ends: Duration,
+    bypassed_at: Duration,
     bypassed_until: Duration,
+    bypassed_for: Failures,
     bypass: Duration,
     latency: Duration,
+    /// What the origin was expected to take, and since when it has been sooner.
+    slower: Option<(Duration, Duration)>,
     asked_at: Duration,
+    is_probing: bool,
     pub(crate) bypasses: u64,
 }
 
@@ -28,20 +117,46 @@ impl Health {
         now < self.bypassed_until
     }
 
+    /// Why the device is left alone, if it is.
+    pub(crate) fn bypass(&self, now: Duration) -> Option<Bypass> {
+        self.is_bypassed(now).then(|| Bypass {
+            failures: self.bypassed_for,
+            since: now.saturating_sub(self.bypassed_at),
+            left: self.bypassed_until.saturating_sub(now),
+        })
+    }
+
+    /// Whether the last read went to the origin because that is sooner.
+    pub(crate) fn slower(&self, now: Duration) -> Option<Slower> {
+        self.slower.map(|(origin, at)| Slower { origin, since: now.saturating_sub(at) })
+    }
+
     /// How long a read takes, as of the last ones.
     pub(crate) fn latency(&self) -> Duration {
         self.latency
     }
 
-    /// Whether to ask the device, when the origin takes `origin`. One that is slower is asked now
-    /// and then all the same, to see whether it still is.
-    pub(crate) fn is_worth_asking(&mut self, origin: Option<Duration>, now: Duration) -> bool {
-        let slower = origin.is_some_and(|origin| self.latency > origin);
-        let asks = !slower || now.saturating_sub(self.asked_at) >= PROBE_EVERY;
-        if asks {
+    /// Whether to ask the device, when the origin takes `origin`. After [`Asking::Probe`] the
+    /// caller says when that has [ended](Health::probed).
+    pub(crate) fn asking(&mut self, origin: Option<Duration>, now: Duration) -> Asking {
+        let Some(origin) = origin.filter(|origin| self.latency > *origin) else {
             self.asked_at = now;
+            self.slower = None;
+            return Asking::Yes;
+        };
+        let since = self.slower.map_or(now, |(_, since)| since);
+        self.slower = Some((origin, since));
+        if self.is_probing || now.saturating_sub(self.asked_at) < PROBE_EVERY {
+            return Asking::No;
         }
-        asks
+        self.asked_at = now;
+        self.is_probing = true;
+        Asking::Probe
+    }
+
+    /// A probe has ended.
+    pub(crate) fn probed(&mut self) {
+        self.is_probing = false;
     }
 
     /// A call came back well after `elapsed`.
@@ -54,20 +169,22 @@ impl Health {
     }
 
     /// A call failed, or brought what was not written. Says whether the device is bypassed now.
-    pub(crate) fn failed(&mut self, now: Duration) -> bool {
+    pub(crate) fn failed(&mut self, failure: Failure, now: Duration) -> bool {
         if now >= self.window_ends {
             self.window_ends = now.saturating_add(WINDOW);
-            self.failures = 0;
+            self.failures = Failures::default();
             if now.saturating_sub(self.bypassed_until) >= BYPASS.1 {
                 self.bypass = Duration::ZERO;
             }
         }
-        self.failures += 1;
-        if self.failures < FAILURES_MAX {
+        self.failures.count(failure);
+        if self.failures.all() < FAILURES_MAX {
             return false;
         }
         self.bypass = (self.bypass * 2).clamp(BYPASS.0, BYPASS.1);
+        self.bypassed_at = now;
         self.bypassed_until = now.saturating_add(self.bypass);
+        self.bypassed_for = self.failures;
         self.window_ends = Duration::ZERO;
         self.bypasses += 1;
         true
@@ -85,29 +202,46 @@ mod tests {
         let mut health = Health::default();
         let mut now = SECOND;
         for expected in [10, 20, 40] {
-            let bypassed = (0..FAILURES_MAX).map(|_| health.failed(now)).filter(|it| *it).count();
-            assert_eq!(bypassed, 1);
+            let bypassed = (0..FAILURES_MAX).map(|_| health.failed(Failure::Read, now));
+            assert_eq!(bypassed.filter(|it| *it).count(), 1);
+            let bypass = health.bypass(now + SECOND).expect("it is");
+            assert_eq!((bypass.since, bypass.left), (SECOND, SECOND * (expected - 1)));
+            assert_eq!(bypass.failures, Failures { reads: FAILURES_MAX, ..Failures::default() });
             assert!(health.is_bypassed(now + SECOND * (expected - 1)));
             now += SECOND * expected;
             assert!(!health.is_bypassed(now), "tried again after {expected} s");
         }
         for _ in 0..100 {
             now += WINDOW / 4;
-            assert!(!health.failed(now), "few failures are borne");
+            assert!(!health.failed(Failure::Damage, now), "few failures are borne");
         }
     }
 
     #[test]
-    fn a_slow_device_is_asked_now_and_then() {
+    fn a_slow_device_is_probed_now_and_then() {
         let mut health = Health::default();
         health.answered(Duration::from_millis(30));
         let origin = Some(Duration::from_millis(10));
-        let asked = (0..100)
-            .filter(|step| health.is_worth_asking(origin, SECOND * 5 + SECOND * *step / 10))
-            .count();
-        assert!((9..=11).contains(&asked), "{asked} of 100 in 10 s");
-        assert!(health.is_worth_asking(None, SECOND * 100));
+        let mut probes = 0;
+        for step in 0..100 {
+            match health.asking(origin, SECOND * 5 + SECOND * step / 10) {
+                Asking::Yes => panic!("nobody waits for it"),
+                Asking::No => {}
+                Asking::Probe => {
+                    probes += 1;
+                    health.probed();
+                }
+            }
+        }
+        assert!((9..=11).contains(&probes), "{probes} of 100 in 10 s");
+        let slower = health.slower(SECOND * 15).expect("it is");
+        assert_eq!((Some(slower.origin), slower.since), (origin, SECOND * 10));
+        assert_eq!(health.asking(origin, SECOND * 20), Asking::Probe);
+        assert_eq!(health.asking(origin, SECOND * 90), Asking::No, "one probe at a time");
+        health.probed();
+        assert_eq!(health.asking(None, SECOND * 100), Asking::Yes);
+        assert_eq!(health.slower(SECOND * 100), None);
         (0..60).for_each(|_| health.answered(Duration::from_millis(1)));
-        assert!((0..100).all(|_| health.is_worth_asking(origin, SECOND * 100)));
+        assert!((0..100).all(|_| health.asking(origin, SECOND * 100) == Asking::Yes));
     }
 }

@@ -76,6 +76,7 @@ pub use cipher::{CIPHER_KEY_BYTES, Cipher};
 pub use compression::Compression;
 pub use error::{AddError, NotDurable};
 pub use flash::{Admission, Flash, Opening};
+pub use health::{Bypass, Failures, Slower};
 pub use key::Key;
 pub use location::RINGS_MAX;
 pub use options::Options;

@@ -33,9 +33,14 @@ impl Reserves {
         self.data_bytes.store(data_bytes, Ordering::Relaxed);
     }
 
+    /// How much space there is, bytes.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.data_bytes.load(Ordering::Relaxed)
+    }
+
     /// What may be reserved in all, bytes.
     pub(crate) fn reservable_bytes(&self) -> u64 {
-        self.data_bytes.load(Ordering::Relaxed) / SHARE
+        self.data_bytes() / SHARE
     }
 
     /// Whether anything is reserved.
@@ -50,7 +55,7 @@ impl Reserves {
         let table = self.bytes.read();
         let Some(bytes) = table.get(&tenant) else { return 0 };
         let all: u128 = table.values().map(|bytes| u128::from(*bytes)).sum();
-        let (space, most) = (self.data_bytes.load(Ordering::Relaxed), self.reservable_bytes());
+        let (space, most) = (self.data_bytes(), self.reservable_bytes());
         let granted = u128::from(*bytes) * u128::from(most).min(all) / all;
         let here = granted * u128::from(data_bytes) / u128::from(space.max(data_bytes).max(1));
         here.try_into().unwrap_or(u64::MAX)

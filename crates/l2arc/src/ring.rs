@@ -140,15 +140,16 @@ impl Ring {
         self.shared.index.retain(|entry| entry.location.ring != self.id);
     }
 
+    pub(crate) fn condition(&self) -> Condition {
+        let now = self.now();
+        self.state.lock().shown_condition(now)
+    }
+
     pub(crate) fn statistics(&self) -> RingStatistics {
         let now = self.now();
         let state = self.state.lock();
         let layout = &self.superblock.layout;
-        let condition = match state.condition {
-            Condition::Works if state.recovering => Condition::Recovering,
-            Condition::Works if state.health.is_bypassed(now) => Condition::Bypassed,
-            condition => condition,
-        };
+        let condition = state.shown_condition(now);
         let (lanes, write_rate_bytes) = state.lanes.chosen();
         RingStatistics {
             device: self.superblock.device,
@@ -166,6 +167,8 @@ impl Ring {
             chunk_bytes: lanes.chunk_bytes,
             write_rate_bytes,
             bypasses: state.health.bypasses,
+            bypass: state.health.bypass(now),
+            slower: state.health.slower(now),
         }
     }
 

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::health::{Bypass, Slower};
 use crate::refused::{Miss, Refused};
 
 /// What happened since the start. Numbers are of records unless they are named otherwise.
@@ -145,6 +146,10 @@ pub struct RingStatistics {
     pub write_rate_bytes: u64,
     /// How often it was bypassed.
     pub bypasses: u64,
+    /// Why it is bypassed, if it is.
+    pub bypass: Option<Bypass>,
+    /// Set while reads go to the origin because that answers sooner.
+    pub slower: Option<Slower>,
 }
 
 /// How a cache device does.

@@ -473,7 +473,7 @@ impl Pool {
     }
 
     /// Whether somebody is changing the record, so that RAM and origin may differ.
-    fn is_being_changed(&self, key: &Key) -> bool {
+    pub(crate) fn is_being_changed(&self, key: &Key) -> bool {
         let (Some(object), Some(number)) = (self.objects.get(key.object()), key.record_number())
         else {
             return false;
@@ -483,7 +483,8 @@ impl Pool {
         object.ranges.is_being_written(start..start.saturating_add(record_bytes))
     }
 
-    fn admission(
+    /// How flash is asked to take in what was touched so often.
+    pub(crate) fn admission(
         &self,
         tenant: &Tenant,
         stamp: l2arc::Stamp,

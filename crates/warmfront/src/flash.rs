@@ -165,10 +165,11 @@ impl Pool {
 
     /// A size on flash in bytes; a share is one of all cache devices.
     pub(crate) fn of_flash(&self, size: Size) -> u64 {
-        let all = || self.flash_statistics().rings.iter().map(|ring| ring.data_bytes).sum::<u64>();
         match size {
             Size::Bytes(bytes) => bytes,
-            Size::Percent(percent) => (all() as f64 / 100.0 * percent) as u64,
+            Size::Percent(percent) => {
+                (self.flash.level.data_bytes() as f64 / 100.0 * percent) as u64
+            }
         }
     }
 

@@ -97,6 +97,6 @@ pub use statistics::Statistics;
 /// Origins, clocks and executors, for programs that depend on this crate alone.
 pub use storage;
 pub use txg::{TXG_HISTORY_MAX, Txg, TxgState};
-pub use why::{RecordRun, Why};
+pub use why::{OnFlash, RecordRun, Why, WhyFlash};
 pub use write_back::WriteBackStatistics;
 pub use zil;

@@ -308,6 +308,17 @@ impl fmt::Display for CacheLevel {
     }
 }
 
+impl fmt::Display for FlashContents {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            FlashContents::All => "all",
+            FlashContents::Metadata => "metadata",
+            FlashContents::Data => "data",
+            FlashContents::None => "none",
+        })
+    }
+}
+
 impl fmt::Display for Coherence {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,3 +1,5 @@
+mod flash;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use crate::pool::Pool;
 use crate::property::CacheLevel;
 use crate::record::Record;
 use crate::statistics::queue_name;
+
+pub use flash::{OnFlash, WhyFlash};
 
 /// Records of an object that are looked at; of a larger one only the first.
 const RECORDS_MAX: u64 = 1 << 20;
@@ -54,6 +58,8 @@ pub struct Why {
     pub records: u64,
     /// Number of records that are cached.
     pub records_cached: u64,
+    /// What flash has of it; absent where there is no cache device.
+    pub flash: Option<WhyFlash>,
     /// Neighbouring records in the same state, in order.
     pub runs: Vec<RecordRun>,
     /// Records beyond those that were looked at.
@@ -80,6 +86,8 @@ pub struct RecordRun {
     pub hits: u64,
     /// Why they are not cached, in words.
     pub reason: Option<String>,
+    /// Whether they have copies on flash; absent where there is no cache device.
+    pub flash: Option<OnFlash>,
 }
 
 impl Pool {
@@ -108,9 +116,20 @@ impl Pool {
         let settings = settings.zip(statistics.hit_ratios);
         let mut runs: Vec<RecordRun> = Vec::new();
         let mut records_cached = 0;
+        let mut flash = self.has_caches().then(|| WhyFlash {
+            secondarycache: properties.secondarycache.to_string(),
+            records: 0,
+            records_nowhere: 0,
+        });
         for number in 0..records.min(RECORDS_MAX) {
-            let run = self.state(object, &layout, number, &tenant, is_too_large);
-            records_cached += u64::from(run.reason.is_none() && run.since_seconds.is_some());
+            let mut run = self.state(object, &layout, number, &tenant, is_too_large);
+            run.flash = self.on_flash(object, &layout, number, &tenant);
+            let is_cached = run.reason.is_none() && run.since_seconds.is_some();
+            records_cached += u64::from(is_cached);
+            if let (Some(flash), Some(copy)) = (&mut flash, &run.flash) {
+                flash.records += u64::from(copy.is_there);
+                flash.records_nowhere += u64::from(!copy.is_there && !is_cached);
+            }
             match runs.last_mut().filter(|last| last.continues(&run)) {
                 Some(last) => last.extend(&run),
                 None => runs.push(run),
@@ -133,6 +152,7 @@ impl Pool {
             checked_seconds_ago: self.now().saturating_sub(version.checked_at()).as_secs_f64(),
             records,
             records_cached,
+            flash,
             runs,
             records_not_shown: records.saturating_sub(RECORDS_MAX),
         }
@@ -163,6 +183,7 @@ impl Pool {
                 since_seconds: Some(since.as_secs_f64()),
                 hits: u64::from(location.hits),
                 reason: passes.then(|| reason.to_string()),
+                flash: None,
             };
         }
         let (state, reason) = match primarycache {
@@ -207,6 +228,7 @@ impl Pool {
             since_seconds: None,
             hits: 0,
             reason: Some(reason),
+            flash: None,
         }
     }
 
@@ -224,6 +246,7 @@ impl RecordRun {
             && self.prefetched == next.prefetched
             && self.dirty == next.dirty
             && self.reason == next.reason
+            && self.flash == next.flash
     }
 
     fn extend(&mut self, next: &RecordRun) {

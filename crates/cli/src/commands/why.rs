@@ -60,7 +60,7 @@ fn people(file: &Path, why: &Why) -> String {
     line(
         "records",
         format!(
-            "{} of {} cached ({}), {} each, file of {}",
+            "{} of {} in RAM ({}), {} each, file of {}",
             count(why.records_cached),
             count(why.records),
             percent(why.records_cached, why.records),
@@ -68,12 +68,24 @@ fn people(file: &Path, why: &Why) -> String {
             HumanSize(why.size)
         ),
     );
+    if let Some(flash) = &why.flash {
+        line(
+            "on flash",
+            format!(
+                "{} of them ({}), {} neither there nor in RAM (secondarycache={})",
+                count(flash.records),
+                percent(flash.records, why.records),
+                count(flash.records_nowhere),
+                flash.secondarycache
+            ),
+        );
+    }
     if why.runs.is_empty() {
         return text;
     }
     let picture = picture(&why.runs, width().saturating_sub(14));
     let _ = writeln!(text, "\n  {picture}");
-    let _ = writeln!(text, "  {}\n", legend());
+    let _ = writeln!(text, "  {}\n", legend(why.flash.is_some()));
     let form = Form { script: false, exact: false, json: false };
     text.push_str(&table(why, RUNS_SHOWN_MAX, form));
     if why.runs.len() > RUNS_SHOWN_MAX {
@@ -94,10 +106,19 @@ fn picture(runs: &[RecordRun], width: usize) -> String {
     for cell in 0..width {
         let record = runs[0].first + cell * total / width;
         let run = runs.iter().find(|run| (run.first..run.first + run.count).contains(&record));
-        let (mark, colour) = mark(run.map_or("absent", |run| run.state.as_str()));
+        let (mark, colour) = mark(run.map_or("absent", place));
         text.push_str(&coloured(&mark.to_string(), colour));
     }
     text
+}
+
+/// Where the records of a run are read from: their list in RAM, else flash, else why not.
+fn place(run: &RecordRun) -> &str {
+    let is_on_flash = run.flash.as_ref().is_some_and(|flash| flash.is_there);
+    match run.state.as_str() {
+        "ghost" | "absent" if is_on_flash => "flash",
+        state => state,
+    }
 }
 
 fn mark(state: &str) -> (char, u8) {
@@ -106,21 +127,24 @@ fn mark(state: &str) -> (char, u8) {
         "mfu" => (if unicode { '\u{2588}' } else { 'F' }, 32),
         "mru" => (if unicode { '\u{2593}' } else { 'R' }, 36),
         "uncached" => (if unicode { '\u{2592}' } else { 'u' }, 33),
+        "flash" => (if unicode { '\u{2584}' } else { 'L' }, 34),
         "fetching" => ('>', 33),
         "ghost" => (if unicode { '\u{2591}' } else { 'g' }, 33),
         _ => (if unicode { '\u{b7}' } else { '.' }, 31),
     }
 }
 
-fn legend() -> String {
+fn legend(has_flash: bool) -> String {
     let names = [
         ("mfu", "frequently used"),
         ("mru", "recently used"),
+        ("flash", "on flash only"),
         ("ghost", "evicted lately"),
         ("absent", "not cached"),
     ];
     let entries: Vec<String> = names
         .iter()
+        .filter(|(state, _)| has_flash || *state != "flash")
         .map(|(state, name)| {
             let (mark, colour) = mark(state);
             format!("{} {name}", coloured(&mark.to_string(), colour))
@@ -131,7 +155,11 @@ fn legend() -> String {
 
 fn table(why: &Why, rows_max: usize, form: Form) -> String {
     let since = |time: f64| if form.exact { format!("{time:.3}") } else { seconds(time) };
-    let mut table = Table::new(&[">RECORDS", "STATE", ">SINCE", ">HITS", "WHY"]);
+    let mut heads = vec![">RECORDS", "STATE", ">SINCE", ">HITS", "WHY"];
+    if why.flash.is_some() {
+        heads.extend(["FLASH", "WHY NOT ON FLASH"]);
+    }
+    let mut table = Table::new(&heads);
     for run in why.runs.iter().take(rows_max) {
         let last = run.first + run.count - 1;
         let range = match run.count {
@@ -143,13 +171,18 @@ fn table(why: &Why, rows_max: usize, form: Form) -> String {
             (None, true) => "prefetched or primed, not read yet".to_string(),
             (None, false) => "read".to_string(),
         };
-        table.row(vec![
+        let mut row = vec![
             range,
             run.state.clone(),
             run.since_seconds.map_or("-".to_string(), since),
             if run.since_seconds.is_some() { run.hits.to_string() } else { "-".to_string() },
             reason,
-        ]);
+        ];
+        if let Some(flash) = &run.flash {
+            row.push(if flash.is_there { "yes" } else { "no" }.to_string());
+            row.push(flash.reason.clone().unwrap_or("-".to_string()));
+        }
+        table.row(row);
     }
     table.render(form)
 }

@@ -1,14 +1,16 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Ring;
 use super::state::State;
+use crate::health::{Asking, Failure};
 use crate::index::{BLOCK_BYTES, Entry, HEAT_MAX};
 use crate::key::Key;
 use crate::location::UNIT_BYTES;
 use crate::record::{HEADER_BYTES, Header, Place, payload_sum};
 use crate::refused::Miss;
 use crate::statistics::{Condition, add};
-use storage::AlignedBuffer;
+use storage::{AlignedBuffer, DeviceError};
 
 /// A record's bytes as they lie on flash, perhaps with others before and behind.
 pub(super) struct RawRecord {
@@ -40,7 +42,7 @@ impl Ring {
     /// Reads the record of `key`, which the index has at `entry`, into the beginning of `into`.
     /// Returns its length.
     pub(crate) async fn read(
-        &self,
+        self: &Arc<Self>,
         key: &Key,
         hash: u64,
         entry: Entry,
@@ -62,8 +64,17 @@ impl Ring {
             match self.buffered(state, entry) {
                 Some(record) => Source::Buffered(record),
                 None if state.health.is_bypassed(began) => return Err(Miss::Bypassed),
-                None if !state.health.is_worth_asking(origin, began) => return Err(Miss::Slower),
-                None => Source::Device(state.segments[location.segment as usize].incarnation),
+                None => {
+                    let incarnation = state.segments[location.segment as usize].incarnation;
+                    match state.health.asking(origin, began) {
+                        Asking::Yes => Source::Device(incarnation),
+                        Asking::No => return Err(Miss::Slower),
+                        Asking::Probe => {
+                            self.spawn(probe(self.clone(), entry, incarnation));
+                            return Err(Miss::Slower);
+                        }
+                    }
+                }
             }
         };
         let raw = match source {
@@ -71,14 +82,7 @@ impl Ring {
             Source::Device(incarnation) => {
                 let reading = self.shared.buffers.reading(entry.blocks as usize * BLOCK_BYTES);
                 let _reading = reading.ok_or(Miss::Busy)?;
-                let raw = self.read_raw(entry, incarnation).await;
-                let now = self.now();
-                let health = &mut self.state.lock().health;
-                match &raw {
-                    Ok(_) => health.answered(now.saturating_sub(began)),
-                    Err(_) => drop(health.failed(now)),
-                }
-                raw
+                self.read_timed(entry, incarnation, began).await
             }
         };
         let raw = raw.map_err(|error| {
@@ -101,7 +105,7 @@ impl Ring {
             Err(Miss::Damaged) => {
                 add(&self.shared.counters.damaged, 1);
                 let now = self.now();
-                self.state.lock().health.failed(now);
+                self.state.lock().health.failed(Failure::Damage, now);
                 Err(Miss::Damaged)
             }
             contents => contents,
@@ -134,12 +138,29 @@ impl Ring {
         Some(RawRecord { buffer, start: 0, place })
     }
 
+    /// Reads the blocks in which a record lies, and notes how the device did.
+    async fn read_timed(
+        &self,
+        entry: Entry,
+        incarnation: u64,
+        began: Duration,
+    ) -> Result<RawRecord, DeviceError> {
+        let raw = self.read_raw(entry, incarnation).await;
+        let now = self.now();
+        let health = &mut self.state.lock().health;
+        match &raw {
+            Ok(_) => health.answered(now.saturating_sub(began)),
+            Err(error) => drop(health.failed(error.into(), now)),
+        }
+        raw
+    }
+
     /// Reads the blocks in which a record lies.
     pub(super) async fn read_raw(
         &self,
         entry: Entry,
         incarnation: u64,
-    ) -> Result<RawRecord, storage::DeviceError> {
+    ) -> Result<RawRecord, DeviceError> {
         let layout = &self.superblock.layout;
         let (segment, unit) = (entry.location.segment, entry.location.unit);
         let (extent, at) = entry.extent();
@@ -171,4 +192,14 @@ impl Ring {
         };
         if filled { Ok(length) } else { Err(Miss::Damaged) }
     }
+}
+
+/// Sees how long a device takes, with nobody waiting for what it reads.
+async fn probe(ring: Arc<Ring>, entry: Entry, incarnation: u64) {
+    if let Some(_reading) = ring.shared.buffers.reading(entry.blocks as usize * BLOCK_BYTES)
+        && let Ok(raw) = ring.read_timed(entry, incarnation, ring.now()).await
+    {
+        ring.shared.buffers.give(raw.buffer);
+    }
+    ring.state.lock().health.probed();
 }

@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use storage::AlignedBuffer;
@@ -147,6 +148,15 @@ pub(super) struct State {
 impl State {
     pub(super) fn used_segments(&self) -> u32 {
         self.segments.iter().filter(|segment| segment.status != Status::Free).count() as u32
+    }
+
+    /// How the device does, as others see it.
+    pub(super) fn shown_condition(&self, now: Duration) -> Condition {
+        match self.condition {
+            Condition::Works if self.recovering => Condition::Recovering,
+            Condition::Works if self.health.is_bypassed(now) => Condition::Bypassed,
+            condition => condition,
+        }
     }
 
     pub(super) fn stored_bytes(&self) -> u64 {

@@ -3,9 +3,12 @@ use std::sync::atomic::Ordering;
 
 use super::Ring;
 use super::state::{Buffered, Chunk, Prepared, State, Status, Waiting, Writing};
+use storage::DeviceError;
+
 use crate::buffers::Buffers;
 use crate::cipher::Nonce;
 use crate::directory::{self, DirectoryEntry, ENTRY_BYTES};
+use crate::health::Failure;
 use crate::index::BLOCK_BYTES;
 use crate::journal::JournalEntry;
 use crate::location::{Location, UNIT_BYTES};
@@ -378,7 +381,8 @@ async fn write_chunk(ring: &Arc<Ring>, waiting: Waiting) {
     if let Err(error) = written {
         tracing::warn!(device = ring.device.info().name, %error, "a cache device failed to write");
         add(&ring.shared.counters.failed_writes, 1);
-        state.health.failed(now);
+        let silent = matches!(error, DeviceError::TimedOut { .. });
+        state.health.failed(if silent { Failure::Silent } else { Failure::Write }, now);
         // What lies there now is not known.
         ring.condemn(state, segment, None);
     }

@@ -297,15 +297,7 @@ pub const PROPERTIES: &[Property] = &[
             };
             Some(())
         },
-        show: |properties| {
-            match properties.secondarycache {
-                FlashContents::All => "all",
-                FlashContents::Metadata => "metadata",
-                FlashContents::Data => "data",
-                FlashContents::None => "none",
-            }
-            .to_string()
-        },
+        show: |properties| properties.secondarycache.to_string(),
     },
     Property {
         name: "l2prefetch",

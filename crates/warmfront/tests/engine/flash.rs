@@ -1,6 +1,7 @@
 //! The engine with a flash level, in a simulation: time passes only there, and a seed replays all.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use storage::{
     Simulation, XattrMode,
 };
 use warmfront::flash::{FlashOptions, Opened, Opening, Options};
-use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
+use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions, Why};
 
 use crate::common::{CALLER, READ, READ_WRITE, pattern};
 
@@ -164,6 +165,10 @@ impl Start {
             self.wait(Duration::from_millis(1));
         }
         bytes
+    }
+
+    fn why(&self, name: &str) -> Why {
+        self.simulation.run(self.pool.why(Path::new(name))).expect("it is there")
     }
 
     fn counter(&self, name: &str) -> u64 {
@@ -510,6 +515,84 @@ fn properties_say_what_flash_takes() {
     assert_eq!(start.counter("data_size"), 0);
     let start = read_twice(&["l2limit=1M"]);
     assert!((100..=256).contains(&start.counter("l2_fed")), "{}", start.counter("l2_fed"));
+}
+
+/// A start with that device whose file has been read once, and what is told of it.
+fn told_of_file(settings: &[&str], device: Arc<dyn Device>) -> (Start, Why) {
+    let (mut machine, contents) = with_file();
+    let start = machine.start(settings, &[device]);
+    start.read(&start.open("file", READ), 0, contents.len());
+    start.wait(SECOND * 20);
+    let why = start.why("file");
+    (start, why)
+}
+
+/// Why records are not on flash, or not read from there.
+fn reasons(why: &Why) -> Vec<&str> {
+    let flash = why.runs.iter().filter_map(|run| run.flash.as_ref());
+    flash.filter_map(|flash| flash.reason.as_deref()).collect()
+}
+
+#[test]
+fn why_tells_what_lies_on_flash() {
+    let (start, why) = told_of_file(&[], device(16 << 20));
+    let flash = why.flash.as_ref().expect("there is a device");
+    assert_eq!((why.records, flash.records, flash.records_nowhere), (1024, 1024, 0));
+    assert!(why.records_cached < 1024, "RAM holds a part");
+    assert!(reasons(&why).is_empty());
+    let counters = start.counter("l2_records");
+    assert!(counters >= 1024, "nothing is told that is not there");
+    drop(start);
+
+    let (mut machine, _) = with_file();
+    let without = machine.start(&[], &[]);
+    assert!(without.why("file").flash.is_none(), "there is no flash to tell of");
+}
+
+#[test]
+fn why_tells_what_keeps_records_off_flash() {
+    for (settings, reason) in [
+        (&["secondarycache=metadata"], "secondarycache=metadata takes no contents"),
+        (&["l2mfuonly=on"], "l2mfuonly=on"),
+        (&["l2limit=1M"], "the dataset has as much on flash as it may"),
+    ] {
+        let (_, why) = told_of_file(settings, device(16 << 20));
+        let flash = why.flash.as_ref().expect("there is a device");
+        assert!(flash.records < 1024 && flash.records + why.records_cached >= 200);
+        let seen = reasons(&why);
+        assert!(seen.iter().any(|seen| seen.contains(reason)), "{settings:?}: {seen:?}");
+        let (on_flash, in_ram): (u64, u64) = (flash.records, why.records_cached);
+        assert!(on_flash + in_ram + flash.records_nowhere >= why.records, "each is somewhere");
+        assert!(flash.records_nowhere <= why.records - in_ram.max(on_flash));
+    }
+    let start = Machine::new(5).start(&[], &[device(16 << 20)]);
+    start.create("file", &pattern(64 << 10, 1));
+    let written = start.why("file");
+    assert!(reasons(&written)[0].contains("durable at the origin"), "{:?}", reasons(&written));
+    start.wait(SECOND * 20);
+    assert!(reasons(&start.why("file")).is_empty());
+}
+
+#[test]
+fn why_and_statistics_tell_of_a_device_that_is_left_alone() {
+    let (mut machine, contents) = with_file();
+    let (faulty, faults) =
+        FaultyDevice::new(device(16 << 20), Arc::new(machine.simulation.clone()));
+    let start = machine.start(&[], &[Arc::new(faulty)]);
+    let file = start.open("file", READ);
+    start.read(&file, 0, contents.len());
+    start.wait(SECOND * 20);
+    faults.fail_next_of(8, Errno::IO, |call| matches!(call, DeviceOperation::Read { .. }));
+    start.read(&file, 0, contents.len());
+    let why = start.why("file");
+    assert_eq!(reasons(&why).first(), Some(&"its device is left alone after failures"));
+    let ring = start.pool.flash_statistics().rings.remove(0);
+    let bypass = ring.bypass.expect("it is bypassed");
+    assert_eq!((bypass.failures.reads, bypass.failures.writes), (8, 0));
+    assert_eq!(bypass.since + bypass.left, SECOND * 10, "it is tried again after that");
+    start.wait(SECOND * 10);
+    assert!(start.pool.flash_statistics().rings[0].bypass.is_none());
+    assert!(reasons(&start.why("file")).is_empty());
 }
 
 #[test]
