@@ -536,8 +536,32 @@ pub struct CacheStatus {
     pub latency_us: u64,
     /// How often it was bypassed.
     pub bypasses: u64,
+    /// Why it is bypassed now, if it is.
+    pub bypass: Option<CacheBypass>,
+    /// Set while reads go to the origin because that answers sooner.
+    pub slower: Option<CacheSlower>,
     /// Drive writes a day that it is meant for; unlimited if absent.
     pub dwpd: Option<f64>,
+}
+
+/// That a cache device is left alone for a while.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheBypass {
+    /// What it did wrong, in words.
+    pub reason: String,
+    /// How long it has been left alone, seconds.
+    pub since_seconds: f64,
+    /// Until it is tried again, seconds.
+    pub retry_seconds: f64,
+}
+
+/// That the origin answers sooner than a cache device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheSlower {
+    /// How long the origin was expected to take, microseconds.
+    pub origin_us: u64,
+    /// How long reads have gone to the origin, seconds.
+    pub since_seconds: f64,
 }
 
 /// How the ceiling came about.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[doc(hidden)]
 pub use crate::stored::check_stored;
 pub use l2arc::{
-    AddError, CIPHER_KEY_BYTES, Cipher, Compression, Condition, Miss, Opened, Opening, Options,
-    Refused, RingStatistics, Statistics,
+    AddError, Bypass, CIPHER_KEY_BYTES, Cipher, Compression, Condition, Failures, Miss, Opened,
+    Opening, Options, Refused, RingStatistics, Slower, Statistics,
 };
 use l2arc::{Flash, Key, NotDurable};
 use parking_lot::Mutex;

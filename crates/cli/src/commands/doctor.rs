@@ -1,3 +1,4 @@
+mod flash;
 mod mounted;
 
 use std::ffi::OsStr;

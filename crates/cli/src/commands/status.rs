@@ -1,4 +1,4 @@
-mod flash;
+pub(super) mod flash;
 mod writes;
 
 use std::collections::BTreeMap;

@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use storage::{DeviceError, DeviceOptions, FileDevice};
 use warmfront::Pool;
 use warmfront::flash::{
-    AddError, Condition, FlashOptions, Opened, Opening, Options, RingStatistics,
+    AddError, Condition, Failures, FlashOptions, Opened, Opening, Options, RingStatistics,
 };
 
 use super::device::CacheDevice;
 use super::key::{CacheKey, CacheKeyError, Dwpd};
 use super::lives::{Lives, id_of, random_bytes};
-use crate::protocol::CacheStatus;
+use crate::protocol::{CacheBypass, CacheSlower, CacheStatus};
 
 /// The part of the ceiling that the index of what lies on flash may take, as its divisor.
 const INDEX_SHARE: u64 = 4;
@@ -292,6 +292,15 @@ impl Shelf {
                 segments_used: ring.map_or(0, |ring| ring.segments.1.into()),
                 latency_us: count(|ring| ring.latency.as_micros() as u64),
                 bypasses: count(|ring| ring.bypasses),
+                bypass: ring.and_then(|ring| ring.bypass).map(|bypass| CacheBypass {
+                    reason: in_words(&bypass.failures),
+                    since_seconds: bypass.since.as_secs_f64(),
+                    retry_seconds: bypass.left.as_secs_f64(),
+                }),
+                slower: ring.and_then(|ring| ring.slower).map(|slower| CacheSlower {
+                    origin_us: slower.origin.as_micros() as u64,
+                    since_seconds: slower.since.as_secs_f64(),
+                }),
                 dwpd: self.dwpd.hundredths().map(|hundredths| f64::from(hundredths) / 100.0),
             }
         };
@@ -301,6 +310,20 @@ impl Shelf {
 
 fn rings(pool: &Pool) -> impl Iterator<Item = RingStatistics> {
     pool.flash_statistics().rings.into_iter()
+}
+
+/// What a device did wrong.
+fn in_words(failures: &Failures) -> String {
+    let Failures { reads, writes, silent, damaged } = *failures;
+    let all = [
+        (reads, "failed reads"),
+        (writes, "failed writes"),
+        (silent, "calls without an answer in time"),
+        (damaged, "damaged records"),
+    ];
+    let some = all.iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> = some.map(|(count, what)| format!("{count} {what}")).collect();
+    format!("{} within a minute", words.join(", "))
 }
 
 fn wipe(path: &Path) -> io::Result<()> {

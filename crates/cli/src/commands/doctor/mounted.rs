@@ -26,6 +26,7 @@ pub(super) fn findings(target: &Target) -> Result<Vec<Finding>> {
         coherence(value("coherence"), &fs_type),
         caches(value("primarycache"), value("pagecache")),
     ];
+    found.extend(super::flash::findings(&status, value("secondarycache")));
     found.extend(
         status
             .warnings

@@ -42,11 +42,38 @@ pub(super) fn flash(status: &Status) -> String {
         ]);
     }
     let mut text = table.render(form);
+    status.caches.iter().filter_map(trouble).for_each(|line| {
+        let _ = writeln!(text, "{line}");
+    });
     if let Some(advice) = &status.advice {
         text.push('\n');
         text.push_str(&self::advice(advice));
     }
     text
+}
+
+/// Why a device is not read from, and until when.
+pub(in crate::commands) fn trouble(device: &CacheStatus) -> Option<String> {
+    let path = device.path.display();
+    if let Some(bypass) = &device.bypass {
+        return Some(format!(
+            "{path} has been left alone for {}: {}; it is tried again in {}",
+            seconds(bypass.since_seconds),
+            bypass.reason,
+            seconds(bypass.retry_seconds)
+        ));
+    }
+    if device.condition == "void" {
+        return Some(format!("{path} has failed to take a tombstone, so nothing of it is used"));
+    }
+    let slower = device.slower.as_ref()?;
+    Some(format!(
+        "{path} is not asked, for {} now: it takes {} us and the origin {} us; looked at again \
+         every second",
+        seconds(slower.since_seconds),
+        device.latency_us,
+        slower.origin_us
+    ))
 }
 
 /// How well the devices fit the load, in words.
