@@ -221,12 +221,35 @@ fn settings_keep_cache_devices() {
     assert_eq!(caches(&warmfront), ["one works", "two works"]);
     warmfront.run(["pool", "remove", "tank", "cache", &path("one")]);
     warmfront.run(["unmount", "tank"]);
+    // Whose it is, is told.
+    fs::create_dir(directory.path().join("other")).expect("a directory");
+    let two = path("two");
+    let words = ["mount", &path("other"), &path("fast"), "--arc-max=64M", "--cache", &two];
+    warmfront.program(words).run().fails_with(1, &["it is of pool `tank`"]);
+    let inside = warmfront.program(["pool", "add", "tank", "cache", &path("slow/cache:64M")]);
+    inside.run().fails_with(1, &["inside the origin"]);
+    // A key that is not there does not keep the pool from being mounted, but its devices out.
+    let key = path("key");
+    fs::write(&key, random_bytes(1, 32)).expect("written");
+    let file = warmfront.config_directory().join("tank.toml");
+    let settings = fs::read_to_string(&file).expect("a settings file");
+    let with_key = format!("cache_key = \"{key}\"\n{settings}");
+    fs::write(&file, with_key).expect("written");
+    fs::rename(&key, path("elsewhere")).expect("renamed");
+    let said = warmfront.run(["mount", "tank", &path("fast"), "--arc-max=64M"]);
+    assert!(said.contains("cannot be read") && said.contains("goes on without it"), "{said}");
+    assert_eq!(caches(&warmfront), ["two unavailable"]);
+    warmfront.program(["pool", "add", "tank", "cache", &two]).run().fails_with(1, &["key file"]);
+    warmfront.run(["unmount", "tank"]);
+    fs::write(&file, settings).expect("written");
     // A device that is not there does not keep the pool from being mounted.
     fs::remove_file(directory.path().join("two")).expect("it was there");
     fs::create_dir(directory.path().join("two")).expect("something else");
     let said = warmfront.run(["mount", "tank", &path("fast"), "--arc-max=64M"]);
     assert!(said.contains("the pool goes on without it"), "{said}");
     assert_eq!(caches(&warmfront), ["two unavailable"]);
+    let told = warmfront.run(["doctor", "tank"]);
+    assert!(told.contains("two is not used"), "{told}");
     warmfront.run(["unmount", "tank"]);
 }
 
@@ -264,7 +287,16 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
     refused(&text, 1, &["force"]);
     mount("slow", &text, &["--force-cache"]).success();
     warmfront.run(["unmount", &path("fast")]);
-    mount("other", &text, &[]).fails_with(1, &["a cache of another pool", "--force-cache"]);
+    let whose = format!("it is of the mount of {}", path("slow"));
+    mount("other", &text, &[])
+        .fails_with(1, &["a cache of another pool", &whose, "--force-cache does so"]);
+
+    // It would cache itself.
+    let inside = "so that the pool would cache its own cache; choose a place outside";
+    refused(&path("slow/cache:64M"), 1, &["inside the origin", inside]);
+    refused(&path("fast/../slow/./cache:64M"), 1, &["inside the origin", inside]);
+    refused(&path("fast/cache:64M"), 1, &["inside the mount point", inside]);
+    assert!(!directory.path().join("slow/cache").exists(), "nothing is made there");
 
     // In use.
     mount("slow", &text, &[]).success();
@@ -282,7 +314,15 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
     if rustix::process::geteuid().is_root() {
         let disk = SmallDisk::new("16M");
         let cache = disk.path().join("cache:64M");
-        refused(cache.to_str().expect("text"), 1, &["cache", "o space left"]);
+        let words = ["has no room for 64M", "16M left", "make room, or give a smaller size"];
+        refused(cache.to_str().expect("text"), 1, &words);
+        assert!(!disk.path().join("cache").exists(), "what is of no use is not left");
+        let there = disk.path().join("there");
+        File::create(&there).expect("a file").set_len(12 << 20).expect("a hole");
+        disk.make_read_only();
+        for text in [there.to_str().expect("text"), cache.to_str().expect("text")] {
+            refused(text, 1, &["read-only", "make that writable, or choose another place"]);
+        }
     }
 }
 

@@ -319,6 +319,12 @@ impl SmallDisk {
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
+
+    /// Lets nobody write to it any more.
+    pub fn make_read_only(&self) {
+        let words = ["-o", "remount,ro"];
+        Program::new("mount").args(words).arg(self.directory.path()).run().success();
+    }
 }
 
 impl Drop for SmallDisk {

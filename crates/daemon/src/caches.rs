@@ -10,4 +10,4 @@ pub(crate) use device::{is_same, path_and_size};
 pub use key::{CacheKey, CacheKeyError, Dwpd, DwpdError};
 pub(crate) use lives::{id_of, random_bytes};
 pub use shelf::CacheError;
-pub(crate) use shelf::{CacheSettings, Shelf};
+pub(crate) use shelf::{CacheSettings, KnownAs, Shelf, check_outside};

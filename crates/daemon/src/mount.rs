@@ -16,7 +16,7 @@ use storage::{
 use warmfront::{DatasetError, DatasetTree, Datasets, EngineError, HumanSize, Pool, PoolOptions};
 use zil::Log;
 
-use crate::caches::{CacheDevice, CacheSettings, Shelf};
+use crate::caches::{CacheDevice, CacheSettings, KnownAs, Shelf};
 use crate::ceiling::{ArcMax, Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
 use crate::change::pool_name_from;
 use crate::checks::Places;
@@ -204,10 +204,12 @@ impl Prepared {
         })?;
         let (desk, intent_log, replayed) = self.intent_log(&*origin, tell)?;
         let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
-        let (name, state) = self.known_as();
+        let known_as = self.known_as();
         let most_bytes = keeper.status().most_bytes;
-        let snapshots = SnapshotFiles::new(&state);
-        let (shelf, flash) = Shelf::new(&name, state, &self.caches, most_bytes)?;
+        let snapshots = SnapshotFiles::new(&known_as.state_path);
+        let tops = [self.places.origin.clone(), self.places.mountpoint.clone()];
+        let (shelf, flash) =
+            Shelf::new(known_as, tops, &self.caches, self.strict_caches, most_bytes)?;
         let options = PoolOptions {
             name: self.pool.clone(),
             origin: origin.clone(),
@@ -319,18 +321,22 @@ impl Prepared {
         })
     }
 
-    /// The name by which cache devices know the pool, and where is noted which of them are up to
-    /// date. A pool without settings is known by its origin.
-    fn known_as(&self) -> (Vec<u8>, PathBuf) {
+    /// How cache devices and people know the pool from start to start. A pool without settings is known by its origin.
+    fn known_as(&self) -> KnownAs {
         let origin = self.places.origin.as_os_str().as_encoded_bytes();
         match &self.settings {
-            Some(_) => {
-                let name = [self.pool.as_bytes(), b"\0", origin].concat();
-                (name, self.paths.caches(&self.pool))
-            }
+            Some(_) => KnownAs {
+                name: [self.pool.as_bytes(), b"\0", origin].concat(),
+                called: format!("pool `{}`", self.pool),
+                state_path: self.paths.caches(&self.pool),
+            },
             None => {
                 let number = u128::from_le_bytes(crate::caches::id_of(origin));
-                (origin.to_vec(), self.paths.caches(&format!("@{number:032x}")))
+                KnownAs {
+                    name: origin.to_vec(),
+                    called: format!("the mount of {}", self.places.origin.display()),
+                    state_path: self.paths.caches(&format!("@{number:032x}")),
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use crate::caches::{CacheDevice, CacheError};
+use crate::caches::{CacheDevice, CacheError, check_outside};
 use crate::checks;
 use crate::client::Client;
 use crate::descriptor;
@@ -136,6 +136,13 @@ pub fn add_cache(
     if device.size_bytes.is_none() && !device.path.exists() {
         return Err(CacheError::Missing { path: device.path }.into());
     }
+    let tops = [
+        ("origin", Some(&file.settings.origin)),
+        ("mount point", file.settings.mountpoint.as_ref()),
+    ];
+    let tops: Vec<_> =
+        tops.into_iter().filter_map(|(role, top)| Some((role, top?.clone()))).collect();
+    check_outside(&device.path, &tops)?;
     caches.push(device);
     save_caches(file, &caches)
 }

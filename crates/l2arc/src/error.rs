@@ -23,7 +23,10 @@ pub enum AddError {
     },
     /// It is the cache of another pool.
     #[error("the device is a cache of another pool; force its use to overwrite that")]
-    OtherPool,
+    OtherPool {
+        /// The id of that pool.
+        pool: [u8; 16],
+    },
     /// A later version of this program has written it, or an earlier one.
     #[error(
         "the device's format has version {found}, this program reads {known}; \
@@ -46,7 +49,10 @@ pub enum AddError {
 impl AddError {
     /// Whether the device would be taken by [`force`](crate::Opening::force).
     pub fn is_forceable(&self) -> bool {
-        matches!(self, AddError::Foreign { .. } | AddError::OtherPool | AddError::Version { .. })
+        matches!(
+            self,
+            AddError::Foreign { .. } | AddError::OtherPool { .. } | AddError::Version { .. }
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 use std::fs;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,8 @@ use crate::paths::replace_file;
 
 /// Largest file that is read, bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
+/// Most files that are looked at for the owner of a device.
+const FILES_MAX: usize = 10_000;
 
 /// The starts of a pool whose cache devices saw every change of the origin since.
 ///
@@ -18,31 +20,41 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct Lives {
     path: PathBuf,
+    /// The pool's id, and what people call it.
+    pool: ([u8; 16], String),
     state: Mutex<State>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct State {
     /// In hexadecimal digits.
     lives: Vec<String>,
+    /// The pool's id, in hexadecimal digits.
+    #[serde(default)]
+    pool: String,
+    /// What people call it.
+    #[serde(default)]
+    called: String,
+}
+
+/// What a file says; one that is too long is cut, and then makes no sense.
+fn read(path: &Path) -> io::Result<State> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text)?)
 }
 
 impl Lives {
     /// Reads the file at `path`. One that is not there, or makes no sense, stands for none.
-    pub(crate) fn load(path: PathBuf) -> Lives {
-        let read = || -> io::Result<State> {
-            let mut text = String::new();
-            fs::File::open(&path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-            Ok(serde_json::from_str(&text)?)
-        };
-        let state = read().unwrap_or_else(|error| {
+    pub(crate) fn load(path: PathBuf, pool: [u8; 16], called: String) -> Lives {
+        let state = read(&path).unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
                 let path = path.display();
                 tracing::warn!(%path, %error, "not readable; cache devices start empty");
             }
-            State { lives: Vec::new() }
+            State::default()
         });
-        Lives { path, state: Mutex::new(state) }
+        Lives { path, pool: (pool, called), state: Mutex::new(state) }
     }
 
     /// Those there are.
@@ -51,10 +63,24 @@ impl Lives {
         state.lives.iter().filter_map(|life| u128::from_str_radix(life, 16).ok()).collect()
     }
 
+    /// What people call the pool with this id, if it has had cache devices on this machine.
+    pub(crate) fn owner(&self, pool: [u8; 16]) -> Option<String> {
+        let wanted = digits(pool);
+        let files = fs::read_dir(self.path.parent()?).ok()?.take(FILES_MAX);
+        let json = files.filter_map(|file| Some(file.ok()?.path()));
+        let json = json.filter(|path| path.extension().is_some_and(|end| end == "json"));
+        let mut states = json.filter_map(|path| read(&path).ok());
+        states.find(|state| state.pool == wanted).map(|state| state.called)
+    }
+
     /// Replaces them, in a way that lasts.
     pub(crate) fn set(&self, lives: &[u128]) -> io::Result<()> {
         let mut state = self.state.lock();
-        let new = State { lives: lives.iter().map(|life| format!("{life:032x}")).collect() };
+        let new = State {
+            lives: lives.iter().map(|life| format!("{life:032x}")).collect(),
+            pool: digits(self.pool.0),
+            called: self.pool.1.clone(),
+        };
         if let Some(directory) = self.path.parent() {
             fs::create_dir_all(directory)?;
         }
@@ -62,6 +88,10 @@ impl Lives {
         *state = new;
         Ok(())
     }
+}
+
+fn digits(id: [u8; 16]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An id that a name always leads to.
@@ -84,11 +114,17 @@ mod tests {
     fn lives_last() {
         let base = tempfile::tempdir().expect("a directory");
         let path = base.path().join("deep/pool.json");
-        let lives = Lives::load(path.clone());
+        let load = |path: &Path| Lives::load(path.to_owned(), [7; 16], "pool `a`".to_string());
+        let lives = load(&path);
         assert!(lives.all().is_empty());
+        assert_eq!(lives.owner([7; 16]), None, "nothing is written yet");
         lives.set(&[1, u128::MAX]).expect("written");
-        assert_eq!(Lives::load(path.clone()).all(), [1, u128::MAX]);
+        assert_eq!(load(&path).all(), [1, u128::MAX]);
+        assert_eq!(lives.owner([7; 16]).as_deref(), Some("pool `a`"));
+        assert_eq!(lives.owner([8; 16]), None);
+        fs::write(&path, r#"{"lives":["ff"]}"#).expect("written");
+        assert_eq!(load(&path).all(), [255], "an earlier version has written it");
         fs::write(&path, "no JSON").expect("written");
-        assert!(Lives::load(path).all().is_empty());
+        assert!(load(&path).all().is_empty());
     }
 }

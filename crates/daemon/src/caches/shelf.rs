@@ -1,15 +1,19 @@
+use std::fs;
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
+use rustix::fs::statvfs;
+use rustix::io::Errno;
 use storage::{DeviceError, DeviceOptions, FileDevice};
-use warmfront::Pool;
 use warmfront::flash::{
     AddError, Condition, Failures, FlashOptions, Opened, Opening, Options, RingStatistics,
 };
+use warmfront::{ExactSize, HumanSize, Pool};
 
 use super::device::CacheDevice;
 use super::key::{CacheKey, CacheKeyError, Dwpd};
@@ -52,13 +56,50 @@ pub enum CacheError {
         /// Why.
         error: DeviceError,
     },
+    /// It lies where the pool itself is seen.
+    #[error(
+        "the cache device {} lies inside the {role} {}, so that the pool would cache its own \
+         cache; choose a place outside", path.display(), top.display()
+    )]
+    Inside {
+        /// The path.
+        path: PathBuf,
+        /// `origin` or `mount point`.
+        role: &'static str,
+        /// The directory.
+        top: PathBuf,
+    },
+    /// It cannot be written.
+    #[error(
+        "cache device {}: it lies on a file system that is read-only; make that writable, or \
+         choose another place", path.display()
+    )]
+    ReadOnly {
+        /// The path.
+        path: PathBuf,
+    },
+    /// There is no room for the file.
+    #[error(
+        "cache device {}: its disk has no room for {}: {available} left (no space left on \
+         device); make room, or give a smaller size", path.display(), ExactSize(*size_bytes)
+    )]
+    Full {
+        /// The path.
+        path: PathBuf,
+        /// What was asked for, bytes.
+        size_bytes: u64,
+        /// What there is, in words.
+        available: String,
+    },
     /// It cannot become a part of the pool.
-    #[error("cache device {}: {error}", path.display())]
+    #[error("cache device {}: {error}{}", path.display(), whose(path, owner.as_ref()))]
     Add {
         /// The path.
         path: PathBuf,
         /// Why.
         error: AddError,
+        /// Whose it is, as far as that is known.
+        owner: Option<String>,
     },
     /// It is a part of the pool already.
     #[error("{} is a cache device of the pool already", path.display())]
@@ -77,6 +118,12 @@ pub enum CacheError {
     /// The key cannot be used.
     #[error(transparent)]
     Key(#[from] CacheKeyError),
+    /// The key was missing when it was needed.
+    #[error(
+        "the key of the cache devices could not be read when the pool was mounted; now it can: \
+         unmount the pool and mount it again"
+    )]
+    KeyLate,
     /// What must outlast a stop cannot be written.
     #[error("cannot note which cache devices are up to date in {}: {error}", path.display())]
     State {
@@ -98,39 +145,52 @@ struct Shelved {
 
 /// The cache devices of a running pool.
 pub(crate) struct Shelf {
+    /// The origin and the mount point.
+    tops: [(&'static str, PathBuf); 2],
     pool_id: [u8; 16],
     life: u128,
     state_path: PathBuf,
     lives: Arc<Lives>,
     dwpd: Dwpd,
+    /// The key, if it could not be used: then no device is.
+    missing_key: Option<CacheKey>,
     devices: Mutex<Vec<Shelved>>,
 }
 
 impl Shelf {
-    /// No devices yet, and how the flash level is to work. The pool is known by `name` from start
-    /// to start.
+    /// No devices yet, and how the flash level is to work. A key that cannot be used is an error if
+    /// `strict`, and else keeps the pool from using any device.
     pub fn new(
-        name: &[u8],
-        state_path: PathBuf,
+        known_as: KnownAs,
+        [origin, mountpoint]: [PathBuf; 2],
         settings: &CacheSettings,
+        strict: bool,
         ceiling_bytes_max: u64,
     ) -> Result<(Shelf, FlashOptions), CacheError> {
+        let KnownAs { name, called, state_path } = known_as;
         let state = |error| CacheError::State { path: state_path.clone(), error };
+        let pool_id = id_of(&name);
         let life = u128::from_le_bytes(random_bytes().map_err(state)?);
-        let lives = Arc::new(Lives::load(state_path.clone()));
+        let lives = Arc::new(Lives::load(state_path.clone(), pool_id, called));
         let dwpd = settings.dwpd.unwrap_or(Dwpd::Hundredths(100));
+        let (cipher, missing_key) = match settings.key.as_ref().map(CacheKey::cipher) {
+            None => (None, None),
+            Some(Ok(cipher)) => (Some(cipher), None),
+            Some(Err(error)) if strict => return Err(error.into()),
+            Some(Err(_)) => (None, settings.key.clone()),
+        };
         let options = Options {
             dwpd_hundredths: dwpd.hundredths(),
-            cipher: settings.key.as_ref().map(CacheKey::cipher).transpose()?,
+            cipher,
             index_bytes_max: ceiling_bytes_max / INDEX_SHARE,
             ..Options::default()
         };
         let struck = lives.clone();
         let renounce = move || struck.set(&[]);
         let flash = FlashOptions { options, renounce: Some(Arc::new(renounce)) };
-        let pool_id = id_of(name);
         let devices = Mutex::default();
-        Ok((Shelf { pool_id, life, state_path, lives, dwpd, devices }, flash))
+        let tops = [("origin", origin), ("mount point", mountpoint)];
+        Ok((Shelf { tops, pool_id, life, state_path, lives, dwpd, missing_key, devices }, flash))
     }
 
     /// Takes in the devices that the pool starts with. Of those it is told what was found; one
@@ -158,6 +218,7 @@ impl Shelf {
                 Ok(note) => notes.extend(note),
                 Err(error) if strict => return Err(error),
                 Err(error) => {
+                    tracing::error!(%error, "the pool goes on without a cache device");
                     let note = error.to_string();
                     notes.push(format!("{note}; the pool goes on without it"));
                     let device = device.clone();
@@ -192,6 +253,9 @@ impl Shelf {
         force: bool,
         lives: Vec<u128>,
     ) -> Result<Option<String>, CacheError> {
+        if let Some(key) = &self.missing_key {
+            return Err(key.cipher().map_or_else(CacheError::from, |_| CacheError::KeyLate));
+        }
         let path = device.path.clone();
         let state = |error| CacheError::State { path: self.state_path.clone(), error };
         let mut devices = self.devices.lock();
@@ -201,9 +265,8 @@ impl Shelf {
         if device.size_bytes.is_none() && !path.exists() {
             return Err(CacheError::Missing { path });
         }
-        let options = DeviceOptions { size_bytes: device.size_bytes, ..DeviceOptions::default() };
-        let opened = FileDevice::open(&path, &options);
-        let file = opened.map_err(|error| CacheError::Open { path: path.clone(), error })?;
+        check_outside(&path, &self.tops)?;
+        let file = open(device)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opening = Opening {
             pool: self.pool_id,
@@ -217,7 +280,13 @@ impl Shelf {
         };
         let known: Vec<_> = rings(pool).map(|ring| ring.device).collect();
         let added = block_on(pool.add_cache(Arc::new(file), &opening));
-        let opened = added.map_err(|error| CacheError::Add { path: path.clone(), error })?;
+        let opened = added.map_err(|error| {
+            let owner = match &error {
+                AddError::OtherPool { pool } => self.lives.owner(*pool),
+                _ => None,
+            };
+            CacheError::Add { path: path.clone(), error, owner }
+        })?;
         let id = rings(pool).map(|ring| ring.device).find(|id| !known.contains(id));
         let found = match opened {
             Opened::Formatted => None,
@@ -310,6 +379,75 @@ impl Shelf {
 
 fn rings(pool: &Pool) -> impl Iterator<Item = RingStatistics> {
     pool.flash_statistics().rings.into_iter()
+}
+
+/// How a pool is known from start to start.
+#[derive(Debug)]
+pub(crate) struct KnownAs {
+    /// To cache devices.
+    pub name: Vec<u8>,
+    /// To people.
+    pub called: String,
+    /// Where is noted which devices are up to date.
+    pub state_path: PathBuf,
+}
+
+/// Who has a device, and how to have it back.
+fn whose(path: &Path, owner: Option<&String>) -> String {
+    owner.map_or(String::new(), |owner| {
+        format!(" (it is of {owner}; `warmfront pool remove` gives {} back)", path.display())
+    })
+}
+
+/// Whether a file that is to be a cache device lies outside of what the pool shows. A block device
+/// may be named anywhere.
+pub(crate) fn check_outside(
+    path: &Path,
+    tops: &[(&'static str, PathBuf)],
+) -> Result<(), CacheError> {
+    let is_block = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    // What is not there yet is where its directory is.
+    let place = path.canonicalize().or_else(|error| {
+        let directory = path.parent().ok_or(error)?;
+        directory.canonicalize()
+    });
+    let Ok(place) = place else { return Ok(()) };
+    let identity =
+        |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    for (role, top) in tops {
+        let inside = |above: &Path| above == top || identity(above) == identity(top);
+        if !is_block && place.ancestors().any(inside) {
+            return Err(CacheError::Inside { path: path.to_owned(), role, top: top.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Opens the file or block device. A file that could not be made as it should be is not left.
+fn open(device: &CacheDevice) -> Result<FileDevice, CacheError> {
+    let path = device.path.clone();
+    let options = DeviceOptions { size_bytes: device.size_bytes, ..DeviceOptions::default() };
+    let was_there = path.exists();
+    FileDevice::open(&path, &options).map_err(|error| {
+        if !was_there
+            && let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %path.display(), %error, "a file of no use cannot be removed");
+        }
+        match error {
+            DeviceError::System { errno: Errno::ROFS, .. } => CacheError::ReadOnly { path },
+            DeviceError::System { errno: Errno::NOSPC | Errno::DQUOT | Errno::FBIG, .. } => {
+                let directory = path.parent().unwrap_or(Path::new("/"));
+                let available = statvfs(directory)
+                    .map_or("it is not known what is".into(), |disk| {
+                        HumanSize(disk.f_bavail.saturating_mul(disk.f_frsize)).to_string()
+                    });
+                CacheError::Full { path, size_bytes: device.size_bytes.unwrap_or(0), available }
+            }
+            error => CacheError::Open { path, error },
+        }
+    })
 }
 
 /// What a device did wrong.

@@ -71,7 +71,7 @@ impl Ring {
         let options = &shared.options;
         let mut wear = Wear::new(data_bytes, options.dwpd_hundredths, options.rate_bytes, now);
         let mut next_incarnation = 1;
-        if opened == Opened::Warm {
+        if matches!(opened, Opened::Warm | Opened::OtherKey) {
             let halves = [
                 read_half(&*device, &superblock.layout, 0).await?,
                 read_half(&*device, &superblock.layout, 1).await?,
@@ -80,14 +80,16 @@ impl Ring {
                 Replayed::Entries { half: newest_half, last_epoch, newest, entries: all } => {
                     let elapsed = opening.wall_seconds.saturating_sub(newest.wall_seconds);
                     wear.resume(newest.written_bytes, newest.credit_bytes, elapsed);
+                    // The journal is not encrypted: another key changes nothing about wear.
                     (half, epoch) = (newest_half, last_epoch);
                     next_incarnation = newest.next_incarnation;
-                    if opening.accepts(newest.life) {
+                    if opened == Opened::Warm && opening.accepts(newest.life) {
                         entries = all;
-                    } else {
+                    } else if opened == Opened::Warm {
                         opened = Opened::Stale;
                     }
                 }
+                Replayed::Damaged | Replayed::Empty if opened == Opened::OtherKey => {}
                 Replayed::Damaged | Replayed::Empty => opened = Opened::Damaged,
             }
         }
@@ -217,7 +219,7 @@ async fn look(device: &dyn Device, opening: &Opening) -> Result<Option<Superbloc
                 let usable = superblock.layout.size_bytes <= info.size_bytes
                     && superblock.layout.block_bytes >= info.block_bytes;
                 if superblock.pool != opening.pool && !opening.force {
-                    return Err(AddError::OtherPool);
+                    return Err(AddError::OtherPool { pool: superblock.pool });
                 }
                 if superblock.pool == opening.pool && usable && !opening.empty {
                     return Ok(Some(superblock));

@@ -60,7 +60,7 @@ fn what_others_put_there_is_not_overwritten() {
 fn other_pools_and_versions_are_refused() {
     let device = used(options());
     let other = Opening { pool: [8; 16], ..opening(2) };
-    assert_eq!(add(&device, &other), Err(AddError::OtherPool));
+    assert_eq!(add(&device, &other), Err(AddError::OtherPool { pool: [1; 16] }));
     assert_eq!(add(&device, &opening(2)), Ok((Opened::Warm, true)));
     device.change(|bytes| {
         bytes[8] = 9;
@@ -116,9 +116,17 @@ fn another_key_finds_nothing() {
     assert_eq!(same.add(device.clone(), &opening(2)), Ok(Opened::Warm));
     same.read(&key(1, 1), 0).expect("it is there");
     same.simulation.run(same.flash.stop());
+    let wear = |subject: &Subject| {
+        let ring = subject.flash.statistics().rings.remove(0);
+        (ring.written_bytes, ring.credit_bytes)
+    };
+    let (written, credit) = wear(&same);
     let other = Subject::new(3, with(2));
     assert_eq!(other.add(device.clone(), &opening(3)), Ok(Opened::OtherKey));
     assert_eq!(other.read(&key(1, 1), 0), Err(Miss::Absent));
+    let (written_now, credit_now) = wear(&other);
+    assert!(written_now >= written && written > 0, "wear does not depend on the key");
+    assert!(credit_now <= credit, "nor does the budget: {credit}, then {credit_now}");
     assert_eq!(add(&device, &opening(4)), Ok((Opened::OtherKey, false)), "nor does none");
 }
 
