@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
-
 use storage::Origin;
-use warmfront::{Dataset, DatasetError, EngineError, Pool, PrimeRequest};
+use warmfront::flash::Statistics as FlashStatistics;
+use warmfront::{Dataset, DatasetError, EngineError, HumanSize, Pool, PrimeRequest, PropertyRow};
 
 use crate::caches::{CacheDevice, CacheError, Shelf};
 use crate::ceiling::{Keeper, Sources};
@@ -63,8 +63,10 @@ impl Service {
             Request::Ping => Response::Pong,
             Request::Info => Response::Info(self.descriptor.clone()),
             Request::Status => Response::Status(Box::new(self.status())),
-            Request::Statistics => Response::Statistics(self.statistics()),
-            Request::Get { dataset } => match self.pool.datasets().get(&dataset) {
+            Request::Statistics => {
+                Response::Statistics(self.statistics(&self.pool.flash_statistics()))
+            }
+            Request::Get { dataset } => match self.properties(&dataset) {
                 Ok(rows) => Response::Properties(rows),
                 Err(error) => refused_dataset(&error),
             },
@@ -200,8 +202,8 @@ impl Service {
     }
 
     /// The pool's counters, and those of its ceiling.
-    fn statistics(&self) -> Statistics {
-        let mut statistics = self.pool.statistics();
+    fn statistics(&self, flash: &FlashStatistics) -> Statistics {
+        let mut statistics = self.pool.statistics_with(flash);
         let ceiling = self.keeper.status();
         let counters = [
             ("c_min", ceiling.floor_bytes),
@@ -214,10 +216,30 @@ impl Service {
         statistics
     }
 
+    /// The properties of a dataset, with a note where less than was set is in force.
+    fn properties(&self, dataset: &str) -> Result<Vec<PropertyRow>, DatasetError> {
+        let mut rows = self.pool.datasets().get(dataset)?;
+        let datasets = self.pool.datasets().list();
+        let found = datasets.iter().find(|found| found.name() == dataset);
+        let reserve = found.and_then(|found| self.pool.reserve_on_flash_of(found));
+        let cut = reserve.filter(|(wanted, in_force)| in_force < wanted);
+        let row = rows.iter_mut().find(|row| row.property == "l2reserve");
+        if let (Some((_, in_force)), Some(row)) = (cut, row) {
+            row.note = Some(format!(
+                "only {} of it is in force: all reserves together may take half of the cache \
+                 devices",
+                HumanSize(in_force)
+            ));
+        }
+        Ok(rows)
+    }
+
     fn status(&self) -> Status {
-        let statistics = self.statistics();
+        // One look at the devices, so that all figures that come of it agree.
+        let flash = self.pool.flash_statistics();
+        let statistics = self.statistics(&flash);
         let ceiling = self.keeper.status();
-        let caches = self.shelf.status(&self.pool);
+        let caches = self.shelf.status(&flash);
         let (restored, saved_seconds_ago) = self.warmth.status();
         let mut warnings = self.warnings.clone();
         let errors = statistics.counters.get("origin_errors").copied().unwrap_or(0);

@@ -18,7 +18,7 @@ use crate::refused::{Miss, Refused};
 use crate::reserves::Reserves;
 use crate::ring::{Incoming, Opened, Ring, Shared};
 use crate::stamps::{Stamp, Stamps};
-use crate::statistics::{Condition, Counters, Statistics, add};
+use crate::statistics::{Condition, Counters, RingStatistics, Statistics, add};
 
 /// How a device is taken into a pool.
 #[derive(Debug, Clone)]
@@ -162,6 +162,11 @@ impl Flash {
         self.shared.reserves.set(tenant, bytes);
     }
 
+    /// What of a dataset's reserve is in force, bytes.
+    pub fn reserve_in_force(&self, tenant: u16) -> u64 {
+        self.shared.reserves.granted(tenant)
+    }
+
     /// Bytes for records on all devices.
     pub fn data_bytes(&self) -> u64 {
         self.shared.reserves.data_bytes()
@@ -209,15 +214,7 @@ impl Flash {
         into: &mut [u8],
         origin: Option<Duration>,
     ) -> Result<usize, Miss> {
-        let hash = key.hash();
-        let read = match self.shared.index.get(hash) {
-            None => Err(Miss::Absent),
-            Some(entry) if entry.bad => Err(Miss::Dead),
-            Some(entry) => match self.ring(entry.location.ring) {
-                Some(ring) => ring.read(key, hash, entry, into, origin).await,
-                None => Err(Miss::Absent),
-            },
-        };
+        let read = self.look_up(key, into, origin).await;
         let counters = &self.shared.counters;
         match read {
             Ok(length) => {
@@ -227,6 +224,28 @@ impl Flash {
             Err(miss) => counters.missed(miss),
         }
         read
+    }
+
+    /// As [`read`](Flash::read), but neither hits nor misses are counted: for what no reader has
+    /// asked for.
+    ///
+    /// # Errors
+    /// As of `read`.
+    pub async fn look_up(
+        &self,
+        key: &Key,
+        into: &mut [u8],
+        origin: Option<Duration>,
+    ) -> Result<usize, Miss> {
+        let hash = key.hash();
+        match self.shared.index.get(hash) {
+            None => Err(Miss::Absent),
+            Some(entry) if entry.bad => Err(Miss::Dead),
+            Some(entry) => match self.ring(entry.location.ring) {
+                Some(ring) => ring.read(key, hash, entry, into, origin).await,
+                None => Err(Miss::Absent),
+            },
+        }
     }
 
     /// Notes the moment at which bytes of an object are taken from elsewhere to be
@@ -421,8 +440,10 @@ impl Flash {
 
     /// What was done since the start, and how things are.
     pub fn statistics(&self) -> Statistics {
-        let rings = self.rings();
-        let mut tenants: Vec<(u16, u64)> = rings.iter().flat_map(|ring| ring.tenants()).collect();
+        let rings: Vec<RingStatistics> =
+            self.rings().iter().map(|ring| ring.statistics()).collect();
+        let mut tenants: Vec<(u16, u64)> =
+            rings.iter().flat_map(|ring| ring.tenants.iter().copied()).collect();
         tenants.sort_unstable();
         tenants.dedup_by(|next, sum| {
             let same = next.0 == sum.0;
@@ -434,7 +455,7 @@ impl Flash {
         Statistics {
             records: self.shared.index.len(),
             index_bytes: self.shared.index.charged_bytes(),
-            rings: rings.iter().map(|ring| ring.statistics()).collect(),
+            rings,
             tenants,
             ..self.shared.counters.snapshot()
         }

@@ -52,13 +52,19 @@ impl Reserves {
     /// records are spread. If more is reserved than may be, as when a device is gone, each reserve
     /// is cut in proportion.
     pub(crate) fn of(&self, tenant: u16, data_bytes: u64) -> u64 {
+        let granted = u128::from(self.granted(tenant));
+        let space = self.data_bytes().max(data_bytes).max(1);
+        let here = granted * u128::from(data_bytes) / u128::from(space);
+        here.try_into().unwrap_or(u64::MAX)
+    }
+
+    /// What of a dataset's reserve is in force, on all devices together, bytes.
+    pub(crate) fn granted(&self, tenant: u16) -> u64 {
         let table = self.bytes.read();
         let Some(bytes) = table.get(&tenant) else { return 0 };
         let all: u128 = table.values().map(|bytes| u128::from(*bytes)).sum();
-        let (space, most) = (self.data_bytes(), self.reservable_bytes());
-        let granted = u128::from(*bytes) * u128::from(most).min(all) / all;
-        let here = granted * u128::from(data_bytes) / u128::from(space.max(data_bytes).max(1));
-        here.try_into().unwrap_or(u64::MAX)
+        let granted = u128::from(*bytes) * u128::from(self.reservable_bytes()).min(all) / all;
+        granted.try_into().unwrap_or(u64::MAX)
     }
 }
 

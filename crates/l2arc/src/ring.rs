@@ -159,6 +159,7 @@ impl Ring {
             segment_bytes: layout.segment_bytes,
             segments: (layout.segments, state.used_segments()),
             stored_bytes: state.stored_bytes(),
+            tenants: state.tenants.iter().map(|(tenant, bytes)| (*tenant, *bytes)).collect(),
             tombstones: state.tombstones() as u64,
             written_bytes: state.wear.written_bytes,
             credit_bytes: state.wear.credit_bytes(),
@@ -170,12 +171,6 @@ impl Ring {
             bypass: state.health.bypass(now),
             slower: state.health.slower(now),
         }
-    }
-
-    /// Bytes on flash by dataset.
-    pub(crate) fn tenants(&self) -> Vec<(u16, u64)> {
-        let state = self.state.lock();
-        state.tenants.iter().map(|(tenant, bytes)| (*tenant, *bytes)).collect()
     }
 
     pub(crate) fn tenant_bytes(&self, tenant: u16) -> u64 {

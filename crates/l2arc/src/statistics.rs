@@ -130,6 +130,8 @@ pub struct RingStatistics {
     pub segments: (u32, u32),
     /// Bytes that records take with headers, including what has died since.
     pub stored_bytes: u64,
+    /// The same by dataset.
+    pub tenants: Vec<(u16, u64)>,
     /// Tombstones that are kept.
     pub tombstones: u64,
     /// Bytes written since it was formatted.

@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use storage::{Attributes, Kind, ObjectId};
 
 use crate::error::Result;
-use crate::flash::tenant_on_flash;
 use crate::key::{Key, Part};
 use crate::object::Object;
 use crate::pool::Pool;
@@ -216,7 +215,7 @@ impl Pool {
         }
         let admission = Admission {
             stamp,
-            tenant: tenant_on_flash(self.tenant(&object).dataset.name()),
+            tenant: self.flash.numbers.of(self.tenant(&object).dataset.name()),
             metadata: true,
             touches: 2,
             compression: Compression::Off,
@@ -259,7 +258,7 @@ impl Pool {
             return None;
         }
         let mut bytes = [0; ALIAS_BYTES];
-        let length = self.flash.level.read(&key, &mut bytes, None).await.ok()?;
+        let length = self.flash.level.look_up(&key, &mut bytes, None).await.ok()?;
         let (generation, record_bytes) = decode(&bytes[..length])?;
         (record_bytes == version.record_bytes).then_some(generation)
     }

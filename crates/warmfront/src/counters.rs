@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use l2arc::Refused;
+
 /// Declares the counters once: variant, name as printed, meaning.
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ $variant:ident = $name:literal,)+) => {
@@ -93,6 +95,8 @@ counters! {
 #[derive(Debug)]
 pub(crate) struct Counters {
     values: [AtomicU64; COUNTERS.len()],
+    /// Records that flash did not take in, by reason.
+    refused: [AtomicU64; Refused::ALL.len()],
     /// What other sizes would make of the reads of contents. Started when the pool has two
     /// datasets in use: until then it would be the pool's.
     pub(crate) curve: arc::Curve,
@@ -102,6 +106,7 @@ impl Default for Counters {
     fn default() -> Counters {
         Counters {
             values: [const { AtomicU64::new(0) }; COUNTERS.len()],
+            refused: [const { AtomicU64::new(0) }; Refused::ALL.len()],
             curve: arc::Curve::stopped(),
         }
     }
@@ -113,6 +118,13 @@ impl Counters {
         if amount > 0 {
             self.values[counter as usize].fetch_add(amount, Ordering::Relaxed);
         }
+    }
+
+    /// Counts a record that flash did not take in. What is there already is not missing there.
+    pub(crate) fn refused(&self, refused: Refused) {
+        let index = Refused::ALL.iter().position(|it| *it == refused).expect("all are listed");
+        self.refused[index].fetch_add(1, Ordering::Relaxed);
+        self.add(Counter::UnfedRefused, u64::from(refused != Refused::Present));
     }
 
     /// One counter.
@@ -127,6 +139,10 @@ impl Counters {
             .zip(&self.values)
             .map(|((name, _), value)| (name.to_string(), value.load(Ordering::Relaxed)))
             .collect();
+        for (reason, count) in Refused::ALL.iter().zip(&self.refused) {
+            let name = format!("l2_refused_{}", reason.name());
+            values.insert(name, count.load(Ordering::Relaxed));
+        }
         for suffix in ["hits", "iohits", "misses"] {
             let parts = ["demand_data", "demand_metadata", "prefetch_data", "prefetch_metadata"];
             let sum = parts.iter().filter_map(|part| values.get(&format!("{part}_{suffix}"))).sum();

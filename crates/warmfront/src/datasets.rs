@@ -48,6 +48,9 @@ pub struct PropertyRow {
     pub value: String,
     /// Where the value comes from.
     pub source: Source,
+    /// What is to be said of it, as that less is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Why the tree of datasets was not changed.
@@ -333,6 +336,7 @@ impl Datasets {
                 property: property.name.to_string(),
                 value,
                 source,
+                note: None,
             }
         };
         Ok(PROPERTIES.iter().map(row).collect())

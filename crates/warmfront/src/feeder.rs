@@ -14,7 +14,6 @@ use storage::{Clock, ObjectId};
 use crate::answer::{Cached, Content, Metadata};
 use crate::counters::Counter;
 use crate::error::Result;
-use crate::flash::tenant_on_flash;
 use crate::key::{Key, Part};
 use crate::memory::Memory;
 use crate::names::NAMES;
@@ -352,9 +351,11 @@ impl Pool {
         let admission = self.admission(&tenant, stamp, touches, list.class);
         match self.flash.level.admit(&key.on_flash(), record.bytes(), &admission) {
             Ok(()) => refused(Counter::FlashFed),
-            Err(Refused::Present) => Feeding::Done,
             Err(Refused::Buffers | Refused::NoSegment) if !is_last => Feeding::Busy,
-            Err(_) => refused(Counter::UnfedRefused),
+            Err(reason) => {
+                tenant.counters.refused(reason);
+                Feeding::Done
+            }
         }
     }
 
@@ -388,14 +389,17 @@ impl Pool {
             }
         }
         let Some(bytes) = stored::encode(&metadata.content) else {
-            return counted(Counter::UnfedRefused);
+            tenant.counters.refused(Refused::TooLarge);
+            return Feeding::Done;
         };
         let admission = self.admission(tenant, stamp, candidate.touches, candidate.list.class);
         let key = l2arc::Key { generation: validator, ..key.on_flash() };
         match self.flash.level.admit(&key, &bytes, &admission) {
             Ok(()) => counted(Counter::FlashMetadataFed),
-            Err(Refused::Present) => Feeding::Done,
-            Err(_) => counted(Counter::UnfedRefused),
+            Err(reason) => {
+                tenant.counters.refused(reason);
+                Feeding::Done
+            }
         }
     }
 
@@ -417,7 +421,8 @@ impl Pool {
         }
         let _charged = self.memory.charge(STORED_BYTES_MAX as u64);
         let mut bytes = vec![0; STORED_BYTES_MAX];
-        let length = self.flash.level.read(&key, &mut bytes, self.pace.expected(0)).await.ok()?;
+        let length =
+            self.flash.level.look_up(&key, &mut bytes, self.pace.expected(0)).await.ok()?;
         let content = stored::decode(&bytes[..length], generation)?;
         tenant.counters.add(Counter::FlashMetadataHits, 1);
         Some(content)
@@ -467,8 +472,7 @@ impl Pool {
         let admission = self.admission(tenant, stamp, 1, Class::Data);
         match self.flash.level.admit(&key.on_flash(), record.bytes(), &admission) {
             Ok(()) => refused(Counter::FlashFed),
-            Err(Refused::Present) => {}
-            Err(_) => refused(Counter::UnfedRefused),
+            Err(reason) => tenant.counters.refused(reason),
         }
     }
 
@@ -494,7 +498,7 @@ impl Pool {
         let properties = tenant.properties();
         Admission {
             stamp,
-            tenant: tenant_on_flash(tenant.dataset.name()),
+            tenant: self.flash.numbers.of(tenant.dataset.name()),
             metadata: class == Class::Metadata,
             touches,
             compression: properties.compression,

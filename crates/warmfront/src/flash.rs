@@ -1,5 +1,7 @@
 //! The flash level of a pool: what lies on cache devices, as the engine uses it.
 
+mod numbers;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +13,12 @@ pub use l2arc::{
     Opening, Options, Refused, RingStatistics, Slower, Statistics,
 };
 use l2arc::{Flash, Key, NotDurable};
+use numbers::Numbers;
 use parking_lot::Mutex;
 use storage::{Clock, Device, ObjectId, Spawn};
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::alias::Aliases;
+use crate::datasets::Dataset;
 use crate::error::{EngineError, Result};
 use crate::key::Part;
 use crate::memory::Memory;
@@ -47,6 +50,7 @@ pub(crate) struct FlashLevel {
     pub(crate) level: Flash,
     pub(crate) unsynced: Unsynced,
     pub(crate) aliases: Aliases,
+    pub(crate) numbers: Numbers,
     /// A device has been added.
     in_use: AtomicBool,
     renounce: Option<Renounce>,
@@ -64,6 +68,7 @@ impl FlashLevel {
             level: Flash::new(options.options, clock, spawn),
             unsynced: Unsynced::new(),
             aliases: Aliases::default(),
+            numbers: Numbers::default(),
             in_use: AtomicBool::new(false),
             renounce: options.renounce,
             charged_bytes: Mutex::new(0),
@@ -102,11 +107,6 @@ impl FlashLevel {
         not_durable.devices.iter().for_each(|device| self.level.renounced(*device));
         Ok(())
     }
-}
-
-/// The number by which flash knows a dataset. It is the same after a restart.
-pub(crate) fn tenant_on_flash(dataset: &str) -> u16 {
-    xxh3_64(dataset.as_bytes()) as u16
 }
 
 /// A change of contents under way, of which flash and the version know.
@@ -157,10 +157,28 @@ impl Pool {
 
     /// Tells the flash level what of it is reserved for whom.
     pub(crate) fn reserve_on_flash(&self) {
-        for dataset in self.datasets.list() {
-            let bytes = dataset.properties().l2reserve.map_or(0, |size| self.of_flash(size));
-            self.flash.level.set_reserve(tenant_on_flash(dataset.name()), bytes);
+        let datasets = self.datasets.list();
+        // What was reserved for a dataset that is no more is free again.
+        for (name, number) in self.flash.numbers.all() {
+            if !datasets.iter().any(|dataset| dataset.name() == &*name) {
+                self.flash.level.set_reserve(number, 0);
+            }
         }
+        for dataset in datasets {
+            let bytes = self.reserve_wanted(&dataset).unwrap_or(0);
+            self.flash.level.set_reserve(self.flash.numbers.of(dataset.name()), bytes);
+        }
+    }
+
+    fn reserve_wanted(&self, dataset: &Dataset) -> Option<u64> {
+        Some(self.of_flash(dataset.properties().l2reserve?))
+    }
+
+    /// The `l2reserve` of a dataset, and what of it is in force, bytes; `None` without one, and
+    /// without cache devices.
+    pub fn reserve_on_flash_of(&self, dataset: &Dataset) -> Option<(u64, u64)> {
+        let wanted = self.reserve_wanted(dataset).filter(|_| self.has_caches())?;
+        Some((wanted, self.flash.level.reserve_in_force(self.flash.numbers.of(dataset.name()))))
     }
 
     /// A size on flash in bytes; a share is one of all cache devices.

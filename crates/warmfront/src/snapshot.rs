@@ -344,7 +344,7 @@ impl Pool {
         let _charged = self.memory.charge(record.charged_bytes() as u64);
         let stamp = self.flash.level.stamp(saved.object);
         let on_flash = key.on_flash();
-        let read = self.flash.level.read(&on_flash, record.buffer_mut(), None).await;
+        let read = self.flash.level.look_up(&on_flash, record.buffer_mut(), None).await;
         let Ok(length) = read else { return false };
         record.set_length(length);
         let value = Cached::Data(Arc::new(record));

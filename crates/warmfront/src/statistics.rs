@@ -25,6 +25,11 @@ pub struct Statistics {
 impl Pool {
     /// All counters at this moment.
     pub fn statistics(&self) -> Statistics {
+        self.statistics_with(&self.flash_statistics())
+    }
+
+    /// All counters at this moment, with those of the flash level as they have just been found.
+    pub fn statistics_with(&self, flash: &l2arc::Statistics) -> Statistics {
         let mut statistics = Statistics::default();
         for tenant in self.tenants() {
             let mut counters = tenant.counters.snapshot();
@@ -49,11 +54,38 @@ impl Pool {
             statistics.counters.extend(log_counters(&log));
         }
         if self.has_caches() {
-            statistics.counters.extend(flash_counters(&self.flash_statistics()));
+            statistics.counters.extend(flash_counters(flash));
+            self.add_flash_sums(flash, &mut statistics);
         }
         let own = self.datasets.root().dataset().id();
         statistics.counters.extend(policy_counters(&self.memory.policy(own)));
         statistics
+    }
+
+    /// What flash has of each dataset, and what of that is reserved; and the misses of flash by
+    /// reason, which are all misses together.
+    fn add_flash_sums(&self, flash: &l2arc::Statistics, statistics: &mut Statistics) {
+        let mut unowned: BTreeMap<u16, u64> = flash.tenants.iter().copied().collect();
+        for dataset in self.datasets.list() {
+            let bytes = unowned.remove(&self.flash.numbers.of(dataset.name()));
+            let reserve = self.reserve_on_flash_of(&dataset);
+            if bytes.is_none() && reserve.is_none() {
+                continue;
+            }
+            let counters = statistics.datasets.entry(dataset.name().to_string()).or_default();
+            counters.insert("l2_asize".to_string(), bytes.unwrap_or(0));
+            if let Some((wanted, in_force)) = reserve {
+                counters.insert("l2reserve".to_string(), in_force);
+                counters.insert("l2reserve_wanted".to_string(), wanted);
+            }
+        }
+        let counters = &mut statistics.counters;
+        // Of datasets that are no more.
+        counters.insert("l2_asize_unowned".to_string(), unowned.values().sum());
+        let others: u64 = flash.misses.iter().map(|(_, count)| count).sum();
+        let all = counters.get("l2_misses").copied().unwrap_or(0);
+        // What the index does not have is not asked for, so that nothing else counts it.
+        *counters.entry("l2_miss_absent".to_string()).or_default() += all.saturating_sub(others);
     }
 
     fn origin_counters(&self) -> impl Iterator<Item = (String, u64)> {
@@ -157,9 +189,6 @@ fn flash_counters(flash: &l2arc::Statistics) -> BTreeMap<String, u64> {
     let misses =
         flash.misses.iter().map(|(miss, count)| (format!("l2_miss_{}", miss.name()), *count));
     counters.extend(misses);
-    let refused =
-        |(reason, count): &(l2arc::Refused, u64)| (format!("l2_refused_{}", reason.name()), *count);
-    counters.extend(flash.refused.iter().map(refused));
     counters
 }
 

@@ -161,6 +161,10 @@ pub(crate) fn get(paths: &Paths, request: &Get, text: Option<&OsStr>) -> Result<
         table.row(columns.iter().map(|column| cell(row, column, request.form)).collect());
     }
     print(&table.render(request.form));
+    for row in rows.iter().filter(|row| row.note.is_some()) {
+        let (value, note) = (&row.value, row.note.as_deref().unwrap_or_default());
+        eprintln!("warmfront: note: {}: {}={value}: {note}", row.name, row.property);
+    }
     Ok(())
 }
 

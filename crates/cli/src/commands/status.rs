@@ -302,6 +302,11 @@ fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
         text.push('\n');
         text.push_str(&shares.render(form));
     }
+    let on_flash = flash::datasets(datasets);
+    if !on_flash.is_empty() {
+        text.push('\n');
+        text.push_str(&on_flash);
+    }
     text
 }
 

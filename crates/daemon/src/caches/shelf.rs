@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use storage::{DeviceError, DeviceOptions, FileDevice};
 use warmfront::flash::{
     AddError, Condition, Failures, FlashOptions, Opened, Opening, Options, RingStatistics,
+    Statistics,
 };
 use warmfront::{ExactSize, HumanSize, Pool};
 
@@ -334,8 +335,8 @@ impl Shelf {
     }
 
     /// How each device does.
-    pub fn status(&self, pool: &Pool) -> Vec<CacheStatus> {
-        let rings: Vec<RingStatistics> = pool.flash_statistics().rings;
+    pub fn status(&self, flash: &Statistics) -> Vec<CacheStatus> {
+        let rings = &flash.rings;
         let devices = self.devices.lock();
         let of = |known: &Shelved| {
             let ring = rings.iter().find(|ring| Some(ring.device) == known.id);

@@ -595,6 +595,100 @@ fn why_and_statistics_tell_of_a_device_that_is_left_alone() {
     assert!(reasons(&start.why("file")).is_empty());
 }
 
+/// All that is counted in parts is what it is counted as in all.
+#[track_caller]
+fn figures_agree(start: &Start) {
+    let flash = start.pool.flash_statistics();
+    let statistics = start.pool.statistics_with(&flash);
+    let all = |name: &str| statistics.counters.get(name).copied().unwrap_or(0);
+    let beginning = |prefix: &str| -> u64 {
+        let some = statistics.counters.iter().filter(|(name, _)| name.starts_with(prefix));
+        some.map(|(_, value)| value).sum()
+    };
+    let of_datasets = |name: &str| -> u64 {
+        statistics.datasets.values().filter_map(|counters| counters.get(name)).sum()
+    };
+    let names = statistics.datasets.values().flat_map(|counters| counters.keys());
+    let counted = |name: &&String| {
+        name.starts_with("l2_") && *name != "l2_asize" || name.starts_with("demand_data")
+    };
+    for name in names.filter(counted) {
+        assert_eq!(of_datasets(name), all(name), "{name} by dataset");
+    }
+    for name in ["data_size", "metadata_size", "mru_size", "mfu_size", "uncached_size"] {
+        assert_eq!(of_datasets(name), all(name), "{name} by dataset");
+    }
+    let lists: u64 = ["mru_size", "mfu_size", "uncached_size"].into_iter().map(all).sum();
+    assert_eq!(lists, all("data_size") + all("metadata_size"), "RAM by list and by class");
+    assert_eq!(of_datasets("l2_asize") + all("l2_asize_unowned"), all("l2_asize"));
+    let rings: u64 = flash.rings.iter().map(|ring| ring.stored_bytes).sum();
+    assert_eq!(rings, all("l2_asize"), "flash by device");
+    assert_eq!(beginning("l2_miss_"), all("l2_misses"), "misses by reason");
+    let refused = beginning("l2_refused_") - all("l2_refused_present");
+    assert_eq!(refused, all("l2_unfed_refused"), "refusals by reason");
+}
+
+#[test]
+fn figures_of_lists_datasets_and_devices_add_up_at_any_time() {
+    let (mut hits, mut refused) = (0, 0);
+    for seed in 0..20 {
+        let mut machine = Machine::new(seed);
+        let names = ["file", "one", "two"];
+        let devices: [Arc<dyn Device>; 2] = [device(2 << 20), device(1 << 20)];
+        let settings = ["l2limit=1M", "compression=off"];
+        for life in 0..2 {
+            let start = machine.start_with(&settings[..seed as usize % 3], &devices, 4 << 20);
+            let datasets = start.pool.datasets();
+            names[1..].iter().for_each(|name| {
+                datasets.create(&format!("pool/{name}"), None).expect("a new name");
+            });
+            start.pool.expire_all();
+            let mut random = Random::new(seed * 2 + life);
+            if life == 0 {
+                names.iter().for_each(|name| drop(start.create(name, &pattern(2 << 20, 3))));
+            }
+            for _ in 0..60 {
+                let file = start.open(names[random.below(3) as usize], READ_WRITE);
+                let at = random.below(430) * RECORD as u64;
+                match random.below(4) {
+                    0 => {
+                        let patch = [life as u8; 5000];
+                        let write = file.write(at, &patch);
+                        start.simulation.run(write).expect("memory takes it");
+                    }
+                    _ => drop(start.read(&file, at, RECORD * random.below(80) as usize)),
+                }
+                start.wait(Duration::from_millis(random.below(700)));
+                figures_agree(&start);
+            }
+            datasets.destroy("pool/two", false).expect("it was there");
+            start.pool.expire_all();
+            figures_agree(&start);
+            hits += start.counter("l2_hits");
+            refused += start.counter("l2_unfed_refused");
+            start.simulation.run(start.pool.stop_caches());
+            figures_agree(&start);
+            drop(start);
+            machine.simulation.crash();
+        }
+    }
+    assert!(hits > 1000 && refused > 1000, "{hits} hits, {refused} refused");
+}
+
+#[test]
+fn a_reserve_that_is_cut_is_told() {
+    let (mut machine, _) = with_file();
+    let start = machine.start(&["l2reserve=4G"], &[device(16 << 20)]);
+    let root = start.pool.datasets().list().remove(0);
+    let (wanted, in_force) = start.pool.reserve_on_flash_of(&root).expect("it has one");
+    assert_eq!(wanted, 4 << 30);
+    assert!((6 << 20..=8 << 20).contains(&in_force), "half of the device: {in_force}");
+    let counters = start.pool.statistics().datasets.remove("pool").expect("it is there");
+    assert_eq!((counters["l2reserve"], counters["l2reserve_wanted"]), (in_force, wanted));
+    let without = machine.start(&["l2reserve=4G"], &[]);
+    assert_eq!(without.pool.reserve_on_flash_of(&root), None);
+}
+
 #[test]
 fn a_device_that_takes_no_tombstones_is_given_up_before_the_origin_changes() {
     let (mut machine, mut contents) = with_file();

@@ -7,6 +7,15 @@ use warmfront::HumanSize;
 use crate::format::{Form, count, percent, seconds};
 use crate::table::Table;
 
+/// What counts records that were offered to flash in vain.
+const UNFED: [&str; 5] = [
+    "l2_unfed_secondarycache",
+    "l2_unfed_prefetch",
+    "l2_unfed_mfuonly",
+    "l2_unfed_gone",
+    "l2_unfed_refused",
+];
+
 /// What the cache devices hold and how they do; nothing where there is none.
 pub(super) fn flash(status: &Status) -> String {
     if status.caches.is_empty() {
@@ -50,6 +59,39 @@ pub(super) fn flash(status: &Status) -> String {
         text.push_str(&self::advice(advice));
     }
     text
+}
+
+/// What flash has of each dataset, and what is reserved there; nothing where there is none.
+pub(super) fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
+    let heads = ["FLASH", ">SIZE", ">RESERVE", ">FED", ">NOT FED", ">HITS", ">MISSES"];
+    let mut table = Table::new(&heads);
+    let mut any = false;
+    for (name, counters) in datasets {
+        let counter = |name: &str| counters.get(name).copied().unwrap_or(0);
+        if !counters.contains_key("l2_asize") {
+            continue;
+        }
+        let [in_force, wanted] = ["l2reserve", "l2reserve_wanted"].map(counter);
+        let reserve = match wanted {
+            0 => "none".to_string(),
+            wanted if in_force < wanted => {
+                format!("{} of {}", HumanSize(in_force), HumanSize(wanted))
+            }
+            wanted => HumanSize(wanted).to_string(),
+        };
+        table.row(vec![
+            name.clone(),
+            HumanSize(counter("l2_asize")).to_string(),
+            reserve,
+            count(counter("l2_fed") + counter("l2_metadata_fed")),
+            count(UNFED.into_iter().map(counter).sum()),
+            count(counter("l2_hits")),
+            count(counter("l2_misses")),
+        ]);
+        any = true;
+    }
+    let form = Form { script: false, exact: false, json: false };
+    if any { table.render(form) } else { String::new() }
 }
 
 /// Why a device is not read from, and until when.
@@ -140,14 +182,7 @@ pub(super) fn lines(counters: &BTreeMap<String, u64>) -> Vec<(&'static str, Stri
         percent(hits, hits + misses),
     );
     let fed = counter("l2_fed");
-    let unfed = [
-        "l2_unfed_secondarycache",
-        "l2_unfed_prefetch",
-        "l2_unfed_mfuonly",
-        "l2_unfed_gone",
-        "l2_unfed_refused",
-    ];
-    let unfed: u64 = unfed.into_iter().map(counter).sum();
+    let unfed: u64 = UNFED.into_iter().map(counter).sum();
     let feed = format!(
         "{} records taken in, {} not; {} given a second life, {} killed",
         count(fed),
