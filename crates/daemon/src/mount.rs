@@ -321,7 +321,8 @@ impl Prepared {
         })
     }
 
-    /// How cache devices and people know the pool from start to start. A pool without settings is known by its origin.
+    /// How cache devices and people know the pool from start to start. A pool without settings is
+    /// known by its origin.
     fn known_as(&self) -> KnownAs {
         let origin = self.places.origin.as_os_str().as_encoded_bytes();
         match &self.settings {

@@ -634,7 +634,7 @@ fn figures_of_lists_datasets_and_devices_add_up_at_any_time() {
     for seed in 0..20 {
         let mut machine = Machine::new(seed);
         let names = ["file", "one", "two"];
-        let devices: [Arc<dyn Device>; 2] = [device(2 << 20), device(1 << 20)];
+        let devices: [Arc<dyn Device>; 2] = [device(4 << 20), device(2 << 20)];
         let settings = ["l2limit=1M", "compression=off"];
         for life in 0..2 {
             let start = machine.start_with(&settings[..seed as usize % 3], &devices, 4 << 20);
@@ -672,7 +672,7 @@ fn figures_of_lists_datasets_and_devices_add_up_at_any_time() {
             machine.simulation.crash();
         }
     }
-    assert!(hits > 1000 && refused > 1000, "{hits} hits, {refused} refused");
+    assert!(hits > 1000 && refused > 100, "{hits} hits, {refused} refused");
 }
 
 #[test]
