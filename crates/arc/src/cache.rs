@@ -11,7 +11,7 @@ use crate::behaviour::{Behaviour, PolicyKind};
 use crate::budget::Budget;
 use crate::ghost::Ghost;
 use crate::hits::Hits;
-use crate::list::{Class, List};
+use crate::list::{Class, List, Queue};
 use crate::offer::{OFFER_ORDER, Offer};
 use crate::options::Options;
 use crate::place::PARTITIONS_MAX;
@@ -221,15 +221,16 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     }
 
     /// All resident records, hottest first: as [`Policy::by_heat`], with the shards merged by
-    /// relative age. Takes memory for a copy of all keys.
+    /// relative age, and what was used again on the MRU counted as MFU: the hand will find it so.
+    /// Takes memory for a copy of all keys.
     pub fn by_heat(&self) -> Vec<(K, Location)> {
         let mut ranked = Vec::new();
         for shard in &self.shards {
             let policy = shard.policy.read();
-            for (tier, list) in HEAT_ORDER.into_iter().enumerate() {
+            for list in HEAT_ORDER {
                 let items = policy.newest(list).count();
                 ranked.extend(policy.newest(list).enumerate().map(|(rank, (key, location))| {
-                    (tier, rank as f64 / items as f64, key.clone(), location)
+                    (tier(&location), rank as f64 / items as f64, key.clone(), location)
                 }));
             }
         }
@@ -846,6 +847,16 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 /// What a shard keeps when it has to give although it is not above its share.
 const fn floor_of(share: u64) -> u64 {
     share / 4 * 3
+}
+
+/// How hot records of this kind are: the hottest have the least.
+fn tier(location: &Location) -> usize {
+    let queue = match location.list.queue {
+        Queue::Mru if location.hits > 0 => Queue::Mfu,
+        queue => queue,
+    };
+    let list = List::new(location.list.class, queue);
+    HEAT_ORDER.iter().position(|it| *it == list).expect("all lists are in it")
 }
 
 /// A power of two, at most [`SHARDS_MAX`].

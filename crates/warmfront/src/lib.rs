@@ -92,7 +92,7 @@ pub use replay::{
 };
 pub use share::{SHARES_MAX, ShareError};
 pub use size::{ExactSize, HumanSize, Size, SizeError, parse_size, parse_size_or_percent};
-pub use snapshot::{HotRecords, Restored, SNAPSHOT_BYTES_MAX};
+pub use snapshot::{HotRecords, Restored, SNAPSHOT_BYTES_MAX, WrittenDown};
 pub use statistics::Statistics;
 /// Origins, clocks and executors, for programs that depend on this crate alone.
 pub use storage;

@@ -173,6 +173,12 @@ impl Memory {
         Charged { memory: self, bytes }
     }
 
+    /// As [`charge`](Memory::charge), for what outlives the borrow.
+    pub(crate) fn charge_apart(self: &Arc<Self>, bytes: u64) -> ChargedApart {
+        self.charge_for_good(bytes);
+        ChargedApart { memory: self.clone(), bytes }
+    }
+
     /// Charges `bytes` until [`discharge`](Memory::discharge) gives them back.
     pub(crate) fn charge_for_good(&self, bytes: u64) {
         self.charged_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -263,6 +269,19 @@ fn kept_bytes_max(ceiling_bytes: u64) -> u64 {
 fn rest(ceiling_bytes: u64, charged_bytes: u64) -> u64 {
     let apart = charged_bytes + kept_bytes_max(ceiling_bytes) + STEP_BYTES;
     ceiling_bytes.saturating_sub(apart)
+}
+
+/// A charge that ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ChargedApart {
+    memory: Arc<Memory>,
+    bytes: u64,
+}
+
+impl Drop for ChargedApart {
+    fn drop(&mut self) {
+        self.memory.discharge(self.bytes);
+    }
 }
 
 impl Drop for Charged<'_> {

@@ -9,13 +9,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::ops::Deref;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arc::Class;
+use arc::{Class, List, Queue};
 use futures::stream::{self, StreamExt};
 use serde::{Deserialize, Serialize};
 use storage::{DirectoryEntry, Kind, ObjectId, OpenMode};
@@ -24,6 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::answer::{Cached, Content};
 use crate::counters::Counter;
 use crate::key::{Key, Part};
+use crate::memory::ChargedApart;
 use crate::object::Tenant;
 use crate::pool::Pool;
 use crate::property::{CacheLevel, Coherence};
@@ -31,6 +33,15 @@ use crate::record::Record;
 use crate::version::{SavedVersion, Version};
 
 const MAGIC: &[u8; 8] = b"WFSNAP01";
+/// Magic and checksum.
+const HEAD_BYTES: usize = MAGIC.len() + 8;
+/// What a key takes while it is written down: in the list by heat, twice while that is sorted, and
+/// in its saved forms, which grow by doubling.
+const KEY_BYTES: u64 = (2 * size_of::<(usize, f64, Key, arc::Location)>()
+    + 2 * size_of::<SavedRecord>()
+    + 2 * SAVED_BYTES_MAX) as u64;
+/// The longest form of a saved record, bytes.
+const SAVED_BYTES_MAX: usize = 5 + 3 * 10;
 /// Answers and records that are written down at most, the hottest ones.
 const ANSWERS_MAX: usize = 1 << 20;
 const RECORDS_MAX: usize = 1 << 22;
@@ -96,6 +107,22 @@ pub struct HotRecords {
     records: Vec<SavedRecord>,
     /// Directory and name of objects, by which the origin finds them.
     places: HashMap<ObjectId, (ObjectId, OsString)>,
+    _charged: Option<ChargedApart>,
+}
+
+/// What is known of the RAM level, in bytes that are charged to the ceiling as long as they live.
+#[derive(Debug)]
+pub struct WrittenDown {
+    bytes: Vec<u8>,
+    _charged: ChargedApart,
+}
+
+impl Deref for WrittenDown {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Numbers datasets as they come.
@@ -120,7 +147,14 @@ impl Names {
 
 impl Pool {
     /// Writes down what is known of the RAM level, for [`restore`](Pool::restore).
-    pub fn snapshot(&self) -> Vec<u8> {
+    pub fn snapshot(&self) -> WrittenDown {
+        let usage = self.memory.cache.statistics().usage;
+        let metadata_bytes: u64 = Queue::ALL
+            .iter()
+            .map(|queue| usage.list(List::new(Class::Metadata, *queue)).bytes)
+            .sum();
+        let work = usage.records() * KEY_BYTES + metadata_bytes;
+        let _charged = self.memory.charge(work);
         let mut names = Names::default();
         let mut snapshot = Snapshot::default();
         let mut in_use = HashSet::new();
@@ -162,8 +196,13 @@ impl Pool {
             }
         }
         snapshot.datasets = names.names;
-        let body = postcard::to_stdvec(&snapshot).expect("everything in it has a form");
-        [MAGIC.as_slice(), &xxh3_64(&body).to_le_bytes(), &body].concat()
+        let head = [MAGIC.as_slice(), &[0; 8]].concat();
+        let bytes = postcard::to_extend(&snapshot, head);
+        let mut bytes = bytes.expect("everything in it has a form");
+        let sum = xxh3_64(&bytes[HEAD_BYTES..]).to_le_bytes();
+        bytes[MAGIC.len()..HEAD_BYTES].copy_from_slice(&sum);
+        let charged = self.memory.charge_apart(bytes.capacity() as u64);
+        WrittenDown { bytes, _charged: charged }
     }
 
     /// Brings back the answers of the origin that an earlier start has
@@ -175,6 +214,8 @@ impl Pool {
     /// (`coherence=exclusive`).
     pub fn restore(&self, bytes: &[u8], cleanly: bool) -> (Restored, HotRecords) {
         let mut restored = Restored::default();
+        // The bytes themselves, and what is read from them.
+        let _charged = self.memory.charge(2 * bytes.len() as u64);
         let Some(snapshot) = read(bytes) else {
             tracing::warn!("what was written down of the cache cannot be read; it starts cold");
             return (restored, HotRecords::default());
@@ -193,7 +234,13 @@ impl Pool {
         }
         restored.records_left = snapshot.records.len() as u64;
         let places = places(&snapshot.answers);
-        (restored, HotRecords { tenants, records: snapshot.records, places })
+        let records = snapshot.records;
+        let name_bytes: usize = places.values().map(|(_, name)| name.capacity()).sum();
+        let held = records.capacity() * size_of::<SavedRecord>()
+            + places.capacity() * 2 * size_of::<(ObjectId, (ObjectId, OsString))>()
+            + name_bytes;
+        let _charged = Some(self.memory.charge_apart(held as u64));
+        (restored, HotRecords { tenants, records, places, _charged })
     }
 
     /// Brings records back in the order of their heat, while readers leave room for that: first
@@ -201,8 +248,40 @@ impl Pool {
     /// come, and ends it by `false`.
     pub async fn restore_records(
         self: &Arc<Self>,
-        mut restored: Restored,
+        restored: Restored,
         hot: HotRecords,
+        told: &(dyn Fn(Restored) -> bool + Sync),
+    ) {
+        self.bring_back(restored, &hot, told).await;
+        self.put_in_order(&hot);
+    }
+
+    /// What came first is the oldest, though it is the hottest. Puts records that nobody has used
+    /// since into the order of their heat, the hottest as the youngest.
+    fn put_in_order(&self, hot: &HotRecords) {
+        for saved in hot.records.iter().rev() {
+            let Some(tenant) = hot.tenants.get(saved.dataset as usize).and_then(Option::as_ref)
+            else {
+                continue;
+            };
+            let object = ObjectId(saved.object);
+            let key = Key::record(self.number, object, saved.generation, saved.number);
+            let cache = &self.memory.cache;
+            if !cache.locate(&key).is_some_and(|at| at.prefetched) {
+                continue;
+            }
+            self.unless_written(saved, tenant.properties().recordsize, || {
+                let Some(value) = cache.remove(&key) else { return false };
+                let charge = primed(&value, tenant);
+                cache.insert(key, value, charge, self.now()).is_ok()
+            });
+        }
+    }
+
+    async fn bring_back(
+        self: &Arc<Self>,
+        mut restored: Restored,
+        hot: &HotRecords,
         told: &(dyn Fn(Restored) -> bool + Sync),
     ) {
         let capacity_bytes = self.memory.cache.capacity_bytes();
@@ -241,7 +320,7 @@ impl Pool {
                 if is_full || !told(restored) {
                     return;
                 }
-                let back = self.fetch_run_again(&hot, record, count).await.unwrap_or(0);
+                let back = self.fetch_run_again(hot, record, count).await.unwrap_or(0);
                 restored.records += back;
                 restored.records_left -= back;
             }
@@ -348,29 +427,44 @@ impl Pool {
         let Ok(length) = read else { return false };
         record.set_length(length);
         let value = Cached::Data(Arc::new(record));
-        let charge = arc::Charge {
-            bytes: value.charged_bytes() as u64,
-            class: Class::Data,
-            kind: arc::Kind::Prime,
-            tenant: tenant.dataset.id(),
-        };
+        let charge = primed(&value, tenant);
         // A writer who came since has killed the copy on flash first.
         let insert = || {
             self.flash.level.stamp(saved.object) == stamp
                 && self.memory.cache.insert(key, value, charge, self.now()).is_ok()
         };
-        let inserted = match self.objects.get(object) {
+        let inserted = self.unless_written(saved, properties.recordsize, insert);
+        tenant.counters.add(Counter::PrimedRecords, u64::from(inserted));
+        inserted
+    }
+
+    /// Puts a record in, with nobody writing to it meanwhile; not at all while somebody does.
+    fn unless_written(
+        &self,
+        saved: &SavedRecord,
+        record_bytes: u64,
+        insert: impl FnOnce() -> bool,
+    ) -> bool {
+        let object = ObjectId(saved.object);
+        match self.objects.get(object) {
             // None comes before the record is where he looks for it: for that he needs the object.
             None => self.objects.unless_used(object, insert).unwrap_or(false),
             Some(used) => {
-                let start = saved.number.saturating_mul(properties.recordsize);
-                let range = start..start.saturating_add(properties.recordsize);
-                let guard = used.ranges.try_shared(range);
+                let start = saved.number.saturating_mul(record_bytes);
+                let guard = used.ranges.try_shared(start..start.saturating_add(record_bytes));
                 guard.is_some() && insert()
             }
-        };
-        tenant.counters.add(Counter::PrimedRecords, u64::from(inserted));
-        inserted
+        }
+    }
+}
+
+/// The charge of a record of contents that nobody has asked for yet.
+fn primed(value: &Cached, tenant: &Tenant) -> arc::Charge {
+    arc::Charge {
+        bytes: value.charged_bytes() as u64,
+        class: Class::Data,
+        kind: arc::Kind::Prime,
+        tenant: tenant.dataset.id(),
     }
 }
 

@@ -359,6 +359,58 @@ fn without_flash_the_origin_brings_back_what_was_in_ram() {
     assert_eq!((in_ram("same"), in_ram("changed")), (128, 0));
 }
 
+#[test]
+fn what_comes_back_stands_in_the_order_of_its_heat() {
+    let (mut machine, contents) = with_file();
+    let devices: [Arc<dyn Device>; 1] = [device(16 << 20)];
+    let start = machine.start(&[], &devices);
+    let file = start.open("file", READ);
+    let records = |first: u64, count: usize| (first * RECORD as u64, count * RECORD);
+    let read = |start: &Start, file: &Arc<OpenFile>, (at, length): (u64, usize)| {
+        start.read(file, at, length);
+    };
+    read(&start, &file, records(0, 300));
+    start.wait(SECOND * 20);
+    (0..3).for_each(|_| {
+        read(&start, &file, records(0, 100));
+        start.wait(SECOND);
+    });
+    let snapshot = start.pool.snapshot();
+    start.simulation.run(start.pool.stop_caches());
+    drop((file, start));
+    machine.simulation.crash();
+
+    let start = machine.start(&[], &devices);
+    let (restored, hot) = start.pool.restore(&snapshot, true);
+    let charged = start.counter("other_size");
+    start.simulation.run(start.pool.restore_records(restored, hot, &|_| true));
+    assert_eq!(start.counter("primed_records"), 300);
+    drop(snapshot);
+    let given_back = charged - start.counter("other_size");
+    assert!(given_back >= 300 * 32, "the list was charged: {given_back} bytes");
+    let file = start.open("file", READ);
+    let in_ram = |(at, length): (u64, usize)| {
+        let all = (at..at + length as u64).step_by(RECORD);
+        let why = start.why("file");
+        let is_cached = |at: &u64| {
+            let number = at / RECORD as u64;
+            let run = why.runs.iter().find(|run| number < run.first + run.count);
+            run.is_some_and(|run| run.since_seconds.is_some())
+        };
+        all.filter(is_cached).count()
+    };
+    assert_eq!(in_ram(records(0, 300)), 300);
+    // So much comes in that a part of it has to go.
+    let mut first = 300;
+    while in_ram(records(0, 300)) > 150 && first < 1000 {
+        read(&start, &file, records(first, 20));
+        first += 20;
+    }
+    let (hot, cold) = (in_ram(records(0, 100)), in_ram(records(200, 100)));
+    assert!(hot >= 95 && cold <= 70, "{hot} of the hot and {cold} of the cold are left");
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+}
+
 /// Names in the root, the target of `link` and the value of `user.a` of `file`.
 fn metadata(start: &Start) -> (Vec<String>, String, Vec<u8>) {
     start.simulation.run(async {
