@@ -534,6 +534,8 @@ pub struct CacheStatus {
     pub segments_used: u64,
     /// How long a read takes, microseconds.
     pub latency_us: u64,
+    /// Reads go past the kernel's page cache, so that what is measured is the device.
+    pub is_direct: bool,
     /// How often it was bypassed.
     pub bypasses: u64,
     /// Why it is bypassed now, if it is.

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use storage::DeviceError;
 
+use crate::rate::Rate;
+
 /// Failures within [`WINDOW`] after which a device is bypassed.
 const FAILURES_MAX: u32 = 8;
 const WINDOW: Duration = Duration::from_secs(60);
@@ -104,6 +106,7 @@ pub(crate) struct Health {
     bypassed_for: Failures,
     bypass: Duration,
     latency: Duration,
+    pub(crate) rate: Rate,
     /// What the origin was expected to take, and since when it has been sooner.
     slower: Option<(Duration, Duration)>,
     asked_at: Duration,

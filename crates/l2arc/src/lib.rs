@@ -63,6 +63,7 @@ mod lanes;
 mod layout;
 mod location;
 mod options;
+mod rate;
 mod record;
 mod refused;
 mod reserves;

@@ -167,6 +167,7 @@ impl Ring {
             lanes: lanes.count,
             chunk_bytes: lanes.chunk_bytes,
             write_rate_bytes,
+            read_rate_bytes: state.health.rate.bytes_a_second(),
             bypasses: state.health.bypasses,
             bypass: state.health.bypass(now),
             slower: state.health.slower(now),

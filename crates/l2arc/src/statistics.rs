@@ -146,6 +146,9 @@ pub struct RingStatistics {
     pub chunk_bytes: usize,
     /// Bytes a second that it took while there was more to write; 0 as long as that is not known.
     pub write_rate_bytes: u64,
+    /// Bytes a second that it gave while reads were under way, at best lately; what came from RAM
+    /// does not count; 0 as long as that is not known.
+    pub read_rate_bytes: u64,
     /// How often it was bypassed.
     pub bypasses: u64,
     /// Why it is bypassed, if it is.

@@ -47,8 +47,9 @@ impl Pace {
 }
 
 impl Pace {
-    /// Bytes a second in a read of so many.
+    /// Bytes a second in a read of so many, once such reads have been seen.
     pub(crate) fn bytes_per_second(&self, bytes: u64) -> Option<f64> {
+        self.estimate.lock().mebibyte?;
         let expected = self.expected(bytes)?.as_secs_f64();
         (expected > 0.0).then(|| bytes as f64 / expected)
     }
@@ -68,7 +69,10 @@ mod tests {
         assert_eq!(pace.expected(4096), None);
         let millisecond = Duration::from_millis(1);
         (0..100).for_each(|_| pace.answered(4096, millisecond * 8));
+        assert_eq!(pace.bytes_per_second(4 << 20), None, "small calls tell nothing of bandwidth");
         (0..100).for_each(|_| pace.answered(4 << 20, millisecond * 28));
+        let rate = pace.bytes_per_second(4 << 20).expect("it is known by now");
+        assert!((rate / 149.8e6 - 1.0).abs() < 0.05, "{rate}");
         let within = |bytes, expected: u32| {
             let found = pace.expected(bytes).expect("it is known by now");
             found.abs_diff(millisecond * expected) < millisecond

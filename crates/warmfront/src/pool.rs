@@ -189,7 +189,10 @@ impl Pool {
 
     /// Bytes a second that a read of so many bytes gets from flash, as of the last ones.
     pub fn flash_bytes_per_second(&self, bytes: u64) -> Option<f64> {
-        self.flash_pace.bytes_per_second(bytes)
+        let rings = self.flash_statistics().rings;
+        let devices = rings.iter().map(|ring| ring.read_rate_bytes).sum::<u64>() as f64;
+        // What was just written is read from RAM: that is not what the devices give.
+        self.flash_pace.bytes_per_second(bytes).filter(|_| devices > 0.0).map(|it| it.min(devices))
     }
 
     /// Whether every change is refused.

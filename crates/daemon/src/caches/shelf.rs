@@ -142,6 +142,8 @@ struct Shelved {
     id: Option<[u8; 16]>,
     /// What was found on it, or why it is not in use.
     note: String,
+    /// Calls go past the kernel's page cache.
+    is_direct: bool,
 }
 
 /// The cache devices of a running pool.
@@ -223,7 +225,7 @@ impl Shelf {
                     let note = error.to_string();
                     notes.push(format!("{note}; the pool goes on without it"));
                     let device = device.clone();
-                    self.devices.lock().push(Shelved { device, id: None, note });
+                    self.devices.lock().push(Shelved { device, id: None, note, is_direct: false });
                 }
             }
         }
@@ -268,6 +270,7 @@ impl Shelf {
         }
         check_outside(&path, &self.tops)?;
         let file = open(device)?;
+        let is_direct = file.is_direct();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opening = Opening {
             pool: self.pool_id,
@@ -301,7 +304,7 @@ impl Shelf {
         };
         devices.retain(|known| !known.device.is_at(&path));
         let note = found.unwrap_or("it was blank").to_string();
-        devices.push(Shelved { device: device.clone(), id, note });
+        devices.push(Shelved { device: device.clone(), id, note, is_direct });
         Ok(found.map(|found| format!("cache device {}: {found}", path.display())))
     }
 
@@ -360,6 +363,7 @@ impl Shelf {
                 segment_bytes: count(|ring| ring.segment_bytes),
                 segments: ring.map_or(0, |ring| ring.segments.0.into()),
                 segments_used: ring.map_or(0, |ring| ring.segments.1.into()),
+                is_direct: known.is_direct,
                 latency_us: count(|ring| ring.latency.as_micros() as u64),
                 bypasses: count(|ring| ring.bypasses),
                 bypass: ring.and_then(|ring| ring.bypass).map(|bypass| CacheBypass {

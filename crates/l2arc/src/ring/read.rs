@@ -145,9 +145,12 @@ impl Ring {
         incarnation: u64,
         began: Duration,
     ) -> Result<RawRecord, DeviceError> {
+        let timed = Timed::begin(self, began);
         let raw = self.read_raw(entry, incarnation).await;
         let now = self.now();
-        let health = &mut self.state.lock().health;
+        let length = raw.as_ref().map_or(0, |raw| raw.buffer.len() as u64);
+        let health = &mut timed.end().state.lock().health;
+        health.rate.ended(length, now);
         match &raw {
             Ok(_) => health.answered(now.saturating_sub(began)),
             Err(error) => drop(health.failed(error.into(), now)),
@@ -191,6 +194,30 @@ impl Ring {
             }
         };
         if filled { Ok(length) } else { Err(Miss::Damaged) }
+    }
+}
+
+/// A read of the device that counts as under way until it ends, or nobody waits for it any more.
+struct Timed<'a>(Option<&'a Ring>);
+
+impl<'a> Timed<'a> {
+    fn begin(ring: &'a Ring, now: Duration) -> Timed<'a> {
+        ring.state.lock().health.rate.began(now);
+        Timed(Some(ring))
+    }
+
+    /// The caller tells how it ended.
+    fn end(mut self) -> &'a Ring {
+        self.0.take().expect("it ends once")
+    }
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        if let Some(ring) = self.0 {
+            let now = ring.now();
+            ring.state.lock().health.rate.ended(0, now);
+        }
     }
 }
 

@@ -58,6 +58,11 @@ fn device(device: &CacheStatus, pool: &str) -> Finding {
             trouble(device).unwrap_or_default(),
             "a cache device that is slower than the origin is of no use: take a faster one",
         ),
+        _ if !device.is_direct => warn(
+            format!("{path} lies on a file system that does not take O_DIRECT"),
+            "the kernel's page cache keeps a second copy of what is read, and figures of the \
+             device are the page cache's; choose ext4, XFS or a block device",
+        ),
         _ if worn.is_some_and(|worn| worn >= WORN) => warn(
             format!(
                 "{path} has been written {written}, {:.0} % of what it is rated for",
@@ -161,6 +166,7 @@ mod tests {
             segments: 100,
             segments_used: 1,
             latency_us: 100,
+            is_direct: true,
             bypasses: 0,
             bypass: None,
             slower: None,

@@ -57,6 +57,9 @@ pub(super) fn flash(status: &Status) -> String {
     if let Some(advice) = &status.advice {
         text.push('\n');
         text.push_str(&self::advice(advice));
+        if status.caches.iter().any(|device| !device.is_direct) {
+            text.push_str("what flash gives is from the kernel's page cache, in part at least\n");
+        }
     }
     text
 }
