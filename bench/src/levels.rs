@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use storage::{
-    Clock, Device, DeviceOptions, DirectoryOptions, DirectoryOrigin, FaultyDevice, FileDevice,
-    OpenMode, Random, RealClock, SlowModel, SlowOrigin, ThreadPool, block_on,
+    Clock, Device, DeviceOptions, DirectoryOptions, DirectoryOrigin, FileDevice, OpenMode, Random,
+    RealClock, SlowModel, SlowOrigin, ThreadPool, block_on,
 };
 use tempfile::TempDir;
 use warmfront::flash::{FlashOptions, Opening, Options};
@@ -17,6 +17,7 @@ use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
 
 use crate::Arguments;
 use crate::case::{Outcome, Row, median};
+use crate::slow_device::SlowDevice;
 
 /// What is read and written; RAM holds a fourth of it, the cache device all.
 const FILE_BYTES: u64 = 192 << 20;
@@ -68,7 +69,7 @@ const CASES: [Case; 3] = [
     Case {
         name: "levels-slow-stream",
         what: "The file in sequence, 1 MiB at a time, with a cache device that takes 20 ms for \
-               each call.",
+               each call and does one after the other.",
         unit: "MB/s",
         load: Load::Stream,
         is_slow_device: true,
@@ -80,11 +81,14 @@ pub(crate) fn is_wanted(wanted: impl Fn(&str) -> bool) -> bool {
 }
 
 /// Runs all comparisons.
-pub(crate) fn run(arguments: &Arguments) -> Result<Vec<Outcome>, String> {
+pub(crate) fn run(
+    arguments: &Arguments,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Outcome>, String> {
     let scratch = tempfile::tempdir_in(&arguments.scratch).map_err(|error| error.to_string())?;
     prepare(scratch.path())?;
     let mut outcomes = Vec::new();
-    for case in &CASES {
+    for case in CASES.iter().filter(|case| wanted(case.name)) {
         let mut rounds = Vec::new();
         for round in 0..arguments.rounds {
             let mut figures = [0.0; 2];
@@ -162,11 +166,10 @@ fn measure(case: &Case, scratch: &TempDir, with_device: bool, seconds: u32) -> R
         let _ = std::fs::remove_file(&path);
         let options = DeviceOptions { size_bytes: Some(DEVICE_BYTES), ..DeviceOptions::default() };
         let file = FileDevice::open(&path, &options).map_err(|error| message(&error))?;
-        let (slow, faults) = FaultyDevice::new(Arc::new(file), clock.clone());
-        if case.is_slow_device {
-            faults.delay(SLOW);
-        }
-        let device: Arc<dyn Device> = Arc::new(slow);
+        let device: Arc<dyn Device> = match case.is_slow_device {
+            true => Arc::new(SlowDevice::new(file, SLOW).map_err(|error| message(&error))?),
+            false => Arc::new(file),
+        };
         let opening = Opening {
             pool: [1; 16],
             device: [2; 16],

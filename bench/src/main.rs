@@ -11,6 +11,7 @@ mod levels;
 mod log;
 mod machine;
 mod report;
+mod slow_device;
 mod subject;
 mod writes;
 
@@ -71,7 +72,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         results.extend(flash::run(arguments)?);
     }
     if levels::is_wanted(wanted) {
-        results.extend(levels::run(arguments)?);
+        results.extend(levels::run(arguments, wanted)?);
     }
     if log::is_wanted(wanted) {
         results.extend(log::run(arguments)?);

@@ -193,8 +193,20 @@ impl Flash {
     }
 
     /// Whether a record of `key` may be on flash.
-    pub fn contains(&self, key: &Key) -> bool {
+    pub fn holds(&self, key: &Key) -> bool {
         self.shared.index.get(key.hash()).is_some_and(|entry| !entry.bad)
+    }
+
+    /// Whether to [read](Flash::read) a record of `key`: it may be on flash, and its device is
+    /// neither left alone nor slower than the origin was a moment ago. So a stream that such a
+    /// device has parts of is read in one go. What is not to be read for that reason is counted as
+    /// missed.
+    pub fn contains(&self, key: &Key) -> bool {
+        let Some(entry) = self.shared.index.get(key.hash()).filter(|entry| !entry.bad) else {
+            return false;
+        };
+        let shunned = self.ring(entry.location.ring).and_then(|ring| ring.shunned());
+        shunned.inspect(|miss| self.shared.counters.missed(*miss)).is_none()
     }
 
     /// How the device does that may have a record of `key`.
@@ -286,7 +298,7 @@ impl Flash {
         length: usize,
         admission: &Admission,
     ) -> Result<(), Refused> {
-        if self.contains(key) {
+        if self.holds(key) {
             return Err(Refused::Present);
         }
         let seen = |hash| self.doorkeeper.has_seen(hash);

@@ -3,6 +3,7 @@ use std::time::Duration;
 use storage::DeviceError;
 
 use crate::rate::Rate;
+use crate::refused::Miss;
 
 /// Failures within [`WINDOW`] after which a device is bypassed.
 const FAILURES_MAX: u32 = 8;
@@ -141,20 +142,46 @@ impl Health {
 
     /// Whether to ask the device, when the origin takes `origin`. After [`Asking::Probe`] the
     /// caller says when that has [ended](Health::probed).
-    pub(crate) fn asking(&mut self, origin: Option<Duration>, now: Duration) -> Asking {
-        let Some(origin) = origin.filter(|origin| self.latency > *origin) else {
+    ///
+    /// Nobody waits for a device of which nothing is known yet while it has something else to do.
+    pub(crate) fn asking(
+        &mut self,
+        origin: Option<Duration>,
+        is_writing: bool,
+        now: Duration,
+    ) -> Asking {
+        let is_unknown = self.latency.is_zero() && (is_writing || self.rate.is_busy());
+        let expected = self.latency.max(self.rate.wait());
+        let Some(origin) = origin.filter(|origin| is_unknown || expected > *origin) else {
             self.asked_at = now;
             self.slower = None;
             return Asking::Yes;
         };
-        let since = self.slower.map_or(now, |(_, since)| since);
-        self.slower = Some((origin, since));
-        if self.is_probing || now.saturating_sub(self.asked_at) < PROBE_EVERY {
+        if !is_unknown {
+            if self.latency <= origin {
+                return Asking::No;
+            }
+            let since = self.slower.map_or(now, |(_, since)| since);
+            self.slower = Some((origin, since));
+        }
+        let is_due = is_unknown || now.saturating_sub(self.asked_at) >= PROBE_EVERY;
+        if self.is_probing || !is_due {
             return Asking::No;
         }
         self.asked_at = now;
         self.is_probing = true;
         Asking::Probe
+    }
+
+    /// Why not to come with reads at all now: the device is left alone, or was slower than the
+    /// origin a moment ago.
+    pub(crate) fn shuns(&self, now: Duration) -> Option<Miss> {
+        let was_slower = self.slower.is_some()
+            && (self.is_probing || now.saturating_sub(self.asked_at) < PROBE_EVERY);
+        match self.is_bypassed(now) {
+            true => Some(Miss::Bypassed),
+            false => was_slower.then_some(Miss::Slower),
+        }
     }
 
     /// A probe has ended.
@@ -221,17 +248,60 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_asked_of_a_device_than_it_answers_in_time() {
+        let mut health = Health::default();
+        let (millisecond, mut now) = (Duration::from_millis(1), SECOND);
+        // It does one after the other, 5 ms each.
+        for _ in 0..100 {
+            health.rate.began(now);
+            now += millisecond * 5;
+            health.rate.ended(4096, now);
+            health.answered(millisecond * 5);
+        }
+        let origin = Some(millisecond * 22);
+        let mut asked = 0;
+        while health.asking(origin, false, now) == Asking::Yes && asked < 100 {
+            health.rate.began(now);
+            asked += 1;
+        }
+        assert_eq!(asked, 4, "the fifth would come after 25 ms");
+        assert_eq!(health.slower(now), None, "by itself it is sooner");
+    }
+
+    #[test]
+    fn a_device_that_nobody_knows_is_asked_once_at_first() {
+        let mut health = Health::default();
+        let origin = Some(Duration::from_millis(10));
+        assert_eq!(health.asking(origin, true, SECOND), Asking::Probe, "it is busy");
+        assert_eq!(health.asking(origin, true, SECOND), Asking::No);
+        assert_eq!(health.asking(origin, false, SECOND), Asking::Yes);
+        health.rate.began(SECOND);
+        assert!((0..100).all(|_| health.asking(origin, false, SECOND) == Asking::No));
+        health.probed();
+        assert_eq!(
+            health.asking(None, false, SECOND),
+            Asking::Yes,
+            "nobody knows the origin either"
+        );
+        health.rate.ended(1, SECOND);
+        health.answered(Duration::from_millis(1));
+        assert_eq!(health.asking(origin, false, SECOND), Asking::Yes);
+    }
+
+    #[test]
     fn a_slow_device_is_probed_now_and_then() {
         let mut health = Health::default();
         health.answered(Duration::from_millis(30));
         let origin = Some(Duration::from_millis(10));
         let mut probes = 0;
         for step in 0..100 {
-            match health.asking(origin, SECOND * 5 + SECOND * step / 10) {
+            match health.asking(origin, false, SECOND * 5 + SECOND * step / 10) {
                 Asking::Yes => panic!("nobody waits for it"),
                 Asking::No => {}
                 Asking::Probe => {
                     probes += 1;
+                    let now = SECOND * 5 + SECOND * step / 10;
+                    assert_eq!(health.shuns(now), Some(Miss::Slower));
                     health.probed();
                 }
             }
@@ -239,12 +309,12 @@ mod tests {
         assert!((9..=11).contains(&probes), "{probes} of 100 in 10 s");
         let slower = health.slower(SECOND * 15).expect("it is");
         assert_eq!((Some(slower.origin), slower.since), (origin, SECOND * 10));
-        assert_eq!(health.asking(origin, SECOND * 20), Asking::Probe);
-        assert_eq!(health.asking(origin, SECOND * 90), Asking::No, "one probe at a time");
+        assert_eq!(health.asking(origin, false, SECOND * 20), Asking::Probe);
+        assert_eq!(health.asking(origin, false, SECOND * 90), Asking::No, "one probe at a time");
         health.probed();
-        assert_eq!(health.asking(None, SECOND * 100), Asking::Yes);
+        assert_eq!(health.asking(None, false, SECOND * 100), Asking::Yes);
         assert_eq!(health.slower(SECOND * 100), None);
         (0..60).for_each(|_| health.answered(Duration::from_millis(1)));
-        assert!((0..100).all(|_| health.asking(origin, SECOND * 100) == Asking::Yes));
+        assert!((0..100).all(|_| health.asking(origin, false, SECOND * 100) == Asking::Yes));
     }
 }

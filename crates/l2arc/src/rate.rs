@@ -7,7 +7,8 @@ const WINDOW: (Duration, u64) = (Duration::from_millis(100), 64 << 20);
 /// device gives, so the rate falls slowly.
 const WEIGHT: u64 = 16;
 
-/// Bytes a second that a device gives while it is asked.
+/// What a device gives while it is asked: bytes a second, and how long each read keeps it busy. The
+/// latter is less than a read's latency where several are done at a time.
 ///
 /// Only time during which at least one read is under way counts.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +18,9 @@ pub(crate) struct Rate {
     busy: Duration,
     bytes: u64,
     bytes_a_second: u64,
+    /// Reads that have ended, and how long one keeps the device busy.
+    reads: u32,
+    service: Duration,
 }
 
 impl Rate {
@@ -34,6 +38,7 @@ impl Rate {
         self.busy += now.saturating_sub(self.busy_since);
         self.busy_since = now;
         self.bytes += bytes;
+        self.reads += 1;
         if self.busy < WINDOW.0 && self.bytes < WINDOW.1 || self.busy.is_zero() {
             return;
         }
@@ -42,7 +47,19 @@ impl Rate {
             before if rate >= before => rate,
             before => before - before / WEIGHT + rate / WEIGHT,
         };
-        (self.busy, self.bytes) = (Duration::ZERO, 0);
+        self.service = self.busy / self.reads;
+        (self.busy, self.bytes, self.reads) = (Duration::ZERO, 0, 0);
+    }
+
+    /// How long one more read will take behind those that are under way, as far as they share the
+    /// device.
+    pub(crate) fn wait(&self) -> Duration {
+        self.service.saturating_mul(self.under_way + 1)
+    }
+
+    /// Whether a read is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.under_way > 0
     }
 
     /// The rate; zero as long as it is not known.

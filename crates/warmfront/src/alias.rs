@@ -254,7 +254,7 @@ impl Pool {
             return None;
         }
         let key = key(object, version.validator_hash());
-        if !self.flash.level.contains(&key) {
+        if !self.flash.level.holds(&key) {
             return None;
         }
         let mut bytes = [0; ALIAS_BYTES];

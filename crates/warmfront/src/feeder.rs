@@ -416,7 +416,7 @@ impl Pool {
             return None;
         }
         let key = part.on_flash(object, validator?);
-        if !self.flash.level.contains(&key) {
+        if !self.flash.level.holds(&key) {
             return None;
         }
         let _charged = self.memory.charge(STORED_BYTES_MAX as u64);

@@ -248,7 +248,7 @@ impl Pool {
             self.owe_alias(object);
             let on_flash = |number: &u64| {
                 let key = Part::Record(*number).on_flash(object.id, layout.generation);
-                self.flash.level.contains(&key)
+                self.flash.level.holds(&key)
             };
             let numbers = layout.records(range.start..range.end.min(layout.size));
             let numbers = numbers.take(KILL_RECORDS_MAX as usize).filter(on_flash);

@@ -413,7 +413,7 @@ impl Pool {
         }
         let object = ObjectId(saved.object);
         let key = Key::record(self.number, object, saved.generation, saved.number);
-        if self.memory.cache.contains(&key) || !self.flash.level.contains(&key.on_flash()) {
+        if self.memory.cache.contains(&key) || !self.flash.level.holds(&key.on_flash()) {
             return false;
         }
         let bytes = properties.recordsize as usize;

@@ -66,7 +66,8 @@ impl Ring {
                 None if state.health.is_bypassed(began) => return Err(Miss::Bypassed),
                 None => {
                     let incarnation = state.segments[location.segment as usize].incarnation;
-                    match state.health.asking(origin, began) {
+                    let is_writing = !state.buffered.is_empty();
+                    match state.health.asking(origin, is_writing, began) {
                         Asking::Yes => Source::Device(incarnation),
                         Asking::No => return Err(Miss::Slower),
                         Asking::Probe => {
