@@ -20,6 +20,7 @@
 //! ```
 
 pub mod experiment;
+pub mod machine;
 mod mini_sim;
 pub mod model;
 pub mod plot;

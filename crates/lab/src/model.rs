@@ -19,6 +19,8 @@ mod queue;
 mod refusal;
 mod request;
 mod solid_state;
+mod station;
+mod stripe;
 
 pub use device::ModelDevice;
 pub use disk::{
@@ -39,6 +41,8 @@ pub use queue::{Completion, Queue, Ticket};
 pub use refusal::Refusal;
 pub use request::{Nanoseconds, Operation, Request};
 pub use solid_state::{SolidState, SolidStateParameters};
+pub use station::{Station, Traffic};
+pub use stripe::{Stripe, StripeParameters};
 
 /// A device that serves its requests in the order in which they come.
 pub trait Model: Send {

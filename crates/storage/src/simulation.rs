@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -45,26 +46,37 @@ pub struct Simulation {
 
 struct State {
     now: Duration,
-    tasks: BTreeMap<u64, Option<BoxFuture<'static, ()>>>,
+    tasks: BTreeMap<u64, Task>,
     ready: Vec<u64>,
     timers: BTreeMap<(Duration, u64), Waker>,
     next: u64,
     random: Random,
 }
 
+struct Task {
+    /// `None` while it is polled.
+    future: Option<BoxFuture<'static, ()>>,
+    ready: Arc<Ready>,
+}
+
 /// Makes a task ready.
 struct Ready {
     task: u64,
+    /// It stands among those that are ready.
+    queued: AtomicBool,
     state: std::sync::Weak<Mutex<State>>,
 }
 
 impl Wake for Ready {
     fn wake(self: Arc<Self>) {
-        if let Some(state) = self.state.upgrade() {
-            let mut state = state.lock();
-            if !state.ready.contains(&self.task) {
-                state.ready.push(self.task);
-            }
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::Relaxed)
+            && let Some(state) = self.state.upgrade()
+        {
+            state.lock().ready.push(self.task);
         }
     }
 }
@@ -89,26 +101,42 @@ impl Simulation {
         let mut state = self.state.lock();
         if state.ready.is_empty() {
             let Some((&(time, _), _)) = state.timers.first_key_value() else { return false };
-            let later = state.timers.split_off(&(time, u64::MAX));
-            let due = std::mem::replace(&mut state.timers, later);
             state.now = time;
-            drop(state);
-            due.into_values().for_each(Waker::wake);
+            while let Some(first) = state.timers.first_entry()
+                && first.key().0 == time
+            {
+                let waker = first.remove();
+                drop(state);
+                waker.wake();
+                state = self.state.lock();
+            }
             return true;
         }
         let count = state.ready.len() as u64;
         let chosen = state.random.below(count) as usize;
-        let task = state.ready.swap_remove(chosen);
-        let Some(mut future) = state.tasks.get_mut(&task).and_then(Option::take) else {
-            return true;
-        };
+        let number = state.ready.swap_remove(chosen);
+        let Some(task) = state.tasks.get_mut(&number) else { return true };
+        task.ready.queued.store(false, Ordering::Relaxed);
+        let Some(mut future) = task.future.take() else { return true };
+        let waker = Waker::from(task.ready.clone());
         drop(state);
-        let waker = Waker::from(Arc::new(Ready { task, state: Arc::downgrade(&self.state) }));
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         let mut state = self.state.lock();
         match polled {
-            Poll::Ready(()) => drop(state.tasks.remove(&task)),
-            Poll::Pending => drop(state.tasks.insert(task, Some(future))),
+            Poll::Ready(()) => {
+                let ended = state.tasks.remove(&number);
+                drop(state);
+                drop((ended, future));
+            }
+            Poll::Pending => {
+                // A crash may have forgotten it meanwhile.
+                let ended = match state.tasks.get_mut(&number) {
+                    Some(task) => task.future.replace(future),
+                    None => Some(future),
+                };
+                drop(state);
+                drop(ended);
+            }
         }
         true
     }
@@ -150,7 +178,12 @@ impl Spawn for Simulation {
         let mut state = self.state.lock();
         let number = state.next;
         state.next += 1;
-        state.tasks.insert(number, Some(task));
+        let ready = Arc::new(Ready {
+            task: number,
+            queued: AtomicBool::new(true),
+            state: Arc::downgrade(&self.state),
+        });
+        state.tasks.insert(number, Task { future: Some(task), ready });
         state.ready.push(number);
     }
 }

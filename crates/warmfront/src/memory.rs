@@ -3,6 +3,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc::{Arena, Cache, Charge, Class, Kind, PolicyKind, Queue, SettingStatistics};
+use foldhash::SharedSeed;
+use foldhash::fast::SeedableRandomState;
 use parking_lot::Mutex;
 
 use crate::answer::Cached;
@@ -23,13 +25,19 @@ const KEPT_SHARE: u64 = 64;
 /// Bounds of that part, in bytes.
 const KEPT_BYTES: std::ops::RangeInclusive<u64> = 2 << 20..=32 << 20;
 
+/// All that is cached. Its hashes follow from a seed.
+pub(crate) type Records = Cache<Key, Cached, SeedableRandomState>;
+
+/// Shards of an ARC that is to do the same on all machines.
+const REPEATABLE_SHARDS: usize = 4;
+
 /// The RAM of all pools of a process: one ARC under one ceiling.
 ///
 /// Everything is paid out of the ceiling. What cannot be evicted (objects in use, reads under way,
 /// what the arena keeps) is charged first; the ARC has the rest.
 #[derive(Debug)]
 pub struct Memory {
-    pub(crate) cache: Cache<Key, Cached>,
+    pub(crate) cache: Records,
     /// Where the buffers of records come from.
     pub(crate) arena: Arc<Arena>,
     ceiling_bytes: AtomicU64,
@@ -59,8 +67,24 @@ pub(crate) struct Charged<'a> {
 impl Memory {
     /// An empty ARC that together with all else stays below `ceiling_bytes`.
     pub fn new(ceiling_bytes: u64) -> Arc<Memory> {
+        let options = arc::Options::new(rest(ceiling_bytes, 0));
+        Memory::over(ceiling_bytes, Cache::with_hasher(&options, SeedableRandomState::random()))
+    }
+
+    /// As [`new`](Memory::new), but what it does follows from the seed and from what it is asked,
+    /// on any machine: for simulations.
+    pub fn repeatable(ceiling_bytes: u64, seed: u64) -> Arc<Memory> {
+        let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
+        let options = arc::Options {
+            shards: Some(REPEATABLE_SHARDS),
+            ..arc::Options::new(rest(ceiling_bytes, 0))
+        };
+        Memory::over(ceiling_bytes, Cache::with_hasher(&options, hasher))
+    }
+
+    fn over(ceiling_bytes: u64, cache: Records) -> Arc<Memory> {
         Arc::new(Memory {
-            cache: Cache::new(&arc::Options::new(rest(ceiling_bytes, 0))),
+            cache,
             arena: Arena::new(kept_bytes_max(ceiling_bytes) as usize),
             ceiling_bytes: AtomicU64::new(ceiling_bytes),
             ceiling_bytes_max: AtomicU64::new(0),

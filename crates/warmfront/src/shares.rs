@@ -1,9 +1,8 @@
 use std::collections::BTreeSet;
 
-use arc::{Cache, PARTITIONS_MAX, PolicyKind, Share};
+use arc::{PARTITIONS_MAX, PolicyKind, Share};
 
-use crate::answer::Cached;
-use crate::key::Key;
+use crate::memory::Records;
 use crate::share::{self, ShareError, Sharer, Wanted};
 
 /// The datasets of all pools that have a share of the ARC, each with its partition.
@@ -79,7 +78,7 @@ impl Shares {
         &mut self,
         pool: u32,
         sharers: Vec<Sharer>,
-        cache: &Cache<Key, Cached>,
+        cache: &Records,
         ceiling_bytes: u64,
     ) {
         let goes = |holding: &Holding| {
@@ -121,12 +120,7 @@ impl Shares {
     }
 
     /// Makes the partition of what passes by, for a member that stands for all of it.
-    pub(crate) fn open_passage(
-        &mut self,
-        member: u32,
-        cache: &Cache<Key, Cached>,
-        ceiling_bytes: u64,
-    ) {
+    pub(crate) fn open_passage(&mut self, member: u32, cache: &Records, ceiling_bytes: u64) {
         let partition = self.free_partition(&[]);
         self.passage = Some(partition);
         set_share(cache, partition, share::passage(ceiling_bytes));
@@ -139,12 +133,7 @@ impl Shares {
     /// not be more than it has.
     ///
     /// Where all reserves together exceed the capacity, each is cut in proportion.
-    pub(crate) fn put_in_force(
-        &self,
-        cache: &Cache<Key, Cached>,
-        ceiling_bytes: u64,
-        capacity_bytes: u64,
-    ) {
+    pub(crate) fn put_in_force(&self, cache: &Records, ceiling_bytes: u64, capacity_bytes: u64) {
         let share = |holding: &Holding| holding.wanted.under(ceiling_bytes);
         let reserved: u128 =
             self.holdings.iter().map(|holding| u128::from(share(holding).reserve_bytes)).sum();
@@ -178,12 +167,7 @@ impl Shares {
     }
 
     /// The share that is set on a dataset, as it is in force.
-    pub(crate) fn in_force(
-        &self,
-        pool: u32,
-        name: &str,
-        cache: &Cache<Key, Cached>,
-    ) -> Option<ShareInForce> {
+    pub(crate) fn in_force(&self, pool: u32, name: &str, cache: &Records) -> Option<ShareInForce> {
         let partition = self.of(pool, name)?.partition;
         let share = cache.shares().get(partition).copied().unwrap_or(Share::FREE);
         Some(ShareInForce { share, charged_bytes: cache.charged_to(partition) })
@@ -196,7 +180,7 @@ impl Shares {
     }
 
     /// The limit that holds for a dataset: its own, or that of the share that it uses.
-    pub(crate) fn limit_bytes(&self, member: u32, cache: &Cache<Key, Cached>) -> u64 {
+    pub(crate) fn limit_bytes(&self, member: u32, cache: &Records) -> u64 {
         let holding = self.holdings.iter().find(|holding| holding.members.contains(&member));
         holding
             .and_then(|holding| cache.shares().get(holding.partition).copied())
@@ -207,7 +191,7 @@ impl Shares {
     ///
     /// # Errors
     /// What does not fit.
-    pub(crate) fn validate(&self, cache: &Cache<Key, Cached>) -> Result<(), String> {
+    pub(crate) fn validate(&self, cache: &Records) -> Result<(), String> {
         let known = cache.shares().len();
         let (mut partitions, mut members) = (BTreeSet::from([0]), BTreeSet::new());
         partitions.extend(self.passage);
@@ -270,19 +254,19 @@ impl Shares {
     }
 }
 
-fn assign(cache: &Cache<Key, Cached>, member: u32, partition: usize) {
+fn assign(cache: &Records, member: u32, partition: usize) {
     if let Err(error) = cache.assign(member, partition) {
         tracing::warn!(dataset = member, %error, "a dataset is without its share");
     }
 }
 
-fn set_policy(cache: &Cache<Key, Cached>, partition: usize, policy: PolicyKind) {
+fn set_policy(cache: &Records, partition: usize, policy: PolicyKind) {
     if let Err(error) = cache.set_policy(partition, policy) {
         tracing::error!(partition, %error, "the policy of a dataset is not in force");
     }
 }
 
-fn set_share(cache: &Cache<Key, Cached>, partition: usize, share: Share) {
+fn set_share(cache: &Records, partition: usize, share: Share) {
     if let Err(error) = cache.set_share(partition, share) {
         tracing::error!(partition, %error, "a share is not as it should be");
     }

@@ -1,27 +1,16 @@
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustix::io::Errno;
 use storage::{AlignedBuffer, Clock, Device, DeviceError, DeviceInfo, DeviceTask};
 
-use super::{Completion, Nanoseconds, Queue, Refusal, Request, Ticket};
+use super::{Queue, Refusal, Request, Station};
 
 /// A [`Device`] that takes the time of a model; its bytes lie on another one, which is as quick as
 /// it likes. On a [`storage::Simulation`]'s clock the time is virtual.
 pub struct ModelDevice {
     info: DeviceInfo,
     bytes: Arc<dyn Device>,
-    clock: Arc<dyn Clock>,
-    state: Mutex<State>,
-}
-
-struct State {
-    queue: Box<dyn Queue>,
-    /// Requests that somebody waits for.
-    awaited: BTreeSet<Ticket>,
-    done: BTreeMap<Ticket, Completion>,
+    station: Arc<Station>,
 }
 
 impl ModelDevice {
@@ -34,53 +23,17 @@ impl ModelDevice {
         let mut info = bytes.info().clone();
         let block = info.block_bytes as u64;
         info.size_bytes = info.size_bytes.min(queue.size_bytes()) / block * block;
-        let state = State { queue, awaited: BTreeSet::new(), done: BTreeMap::new() };
-        ModelDevice { info, bytes, clock, state: Mutex::new(state) }
+        ModelDevice { info, bytes, station: Arc::new(Station::new(queue, clock)) }
     }
 
-    fn now(&self) -> Nanoseconds {
-        Nanoseconds::try_from(self.clock.now().as_nanos()).unwrap_or(Nanoseconds::MAX)
+    /// The model.
+    pub fn station(&self) -> &Arc<Station> {
+        &self.station
     }
 
     /// Waits until the model is done with a request.
     async fn wait(&self, operation: &'static str, request: Request) -> Result<(), DeviceError> {
-        let ticket = {
-            let mut state = self.state.lock();
-            let ticket = state.queue.submit(self.now(), request);
-            state.awaited.insert(ticket);
-            ticket
-        };
-        let _awaited = Awaited { device: self, ticket };
-        loop {
-            let now = self.now();
-            let due = {
-                let mut state = self.state.lock();
-                while let Some(completion) = state.queue.complete(now) {
-                    if state.awaited.contains(&completion.ticket) {
-                        state.done.insert(completion.ticket, completion);
-                    }
-                }
-                if let Some(completion) = state.done.remove(&ticket) {
-                    return completion.outcome.map_err(|refusal| error(operation, &refusal));
-                }
-                state.queue.due().expect("what is not done is due some time")
-            };
-            self.clock.sleep(Duration::from_nanos(due - now)).await;
-        }
-    }
-}
-
-/// Somebody waits; when it is dropped, nobody does any more.
-struct Awaited<'a> {
-    device: &'a ModelDevice,
-    ticket: Ticket,
-}
-
-impl Drop for Awaited<'_> {
-    fn drop(&mut self) {
-        let mut state = self.device.state.lock();
-        state.awaited.remove(&self.ticket);
-        state.done.remove(&self.ticket);
+        self.station.serve(request).await.map_err(|refusal| error(operation, &refusal))
     }
 }
 
@@ -129,6 +82,9 @@ impl Device for ModelDevice {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
     use storage::{MemoryDevice, Simulation, Spawn};
 
     use super::*;
@@ -183,9 +139,7 @@ mod tests {
         assert!(read.as_mut().poll(&mut context).is_pending());
         drop(read);
         simulation.run(device.read(4096, AlignedBuffer::zeroed(4096))).expect("it is read");
-        let state = device.state.lock();
-        assert!(state.awaited.is_empty() && state.done.is_empty());
-        drop(state);
+        assert!(device.station().is_idle());
         let beyond = simulation.run(device.discard(1 << 50, 4096));
         assert!(matches!(beyond, Err(DeviceError::OutOfRange { .. })), "{beyond:?}");
     }

@@ -55,10 +55,12 @@ pub enum EquipmentError {
 /// What comes with the lab: names and texts.
 const SHIPPED: &[(&str, &str)] = &[
     ("gigabit-ethernet", include_str!("../../devices/gigabit-ethernet.toml")),
+    ("nearline-7200", include_str!("../../devices/nearline-7200.toml")),
     ("nvme", include_str!("../../devices/nvme.toml")),
     ("object-store", include_str!("../../devices/object-store.toml")),
     ("processor", include_str!("../../devices/processor.toml")),
     ("quantum-atlas-10k", include_str!("../../devices/quantum-atlas-10k.toml")),
+    ("sas-10k", include_str!("../../devices/sas-10k.toml")),
     ("sata-ssd", include_str!("../../devices/sata-ssd.toml")),
     ("seagate-cheetah-9lp", include_str!("../../devices/seagate-cheetah-9lp.toml")),
     ("sun-f20-mlc", include_str!("../../devices/sun-f20-mlc.toml")),

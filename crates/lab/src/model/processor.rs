@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 
 use serde::Deserialize;
 
-use super::{Nanoseconds, Positive};
+use super::{Model, Nanoseconds, Positive, Refusal, Request};
 
 /// What work costs a processor.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -37,5 +37,16 @@ impl Processor {
         let core = self.cores.iter_mut().min().expect("there is at least one core");
         *core = now.max(*core) + time;
         *core
+    }
+}
+
+/// Work as a request: before or behind a network.
+impl Model for Processor {
+    fn size_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn serve(&mut self, now: Nanoseconds, request: Request) -> Result<Nanoseconds, Refusal> {
+        Ok(self.work(now, request.bytes))
     }
 }

@@ -31,4 +31,9 @@ pub trait Queue: Send {
 
     /// A request that is done by `now`, the earliest first.
     fn complete(&mut self, now: Nanoseconds) -> Option<Completion>;
+
+    /// Device time in which there was something to do; zero where nobody counts.
+    fn busy_ns(&self) -> u64 {
+        0
+    }
 }

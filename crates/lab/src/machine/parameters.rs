@@ -1,0 +1,121 @@
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use serde::Deserialize;
+
+use crate::model::{
+    EquipmentError, NetworkParameters, Positive, ProcessorParameters, StripeParameters,
+};
+
+/// What a machine is like.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineParameters {
+    /// What it is, in a line.
+    pub about: String,
+    /// RAM that the cache may take.
+    pub memory_bytes: NonZeroU64,
+    /// All sizes are divided by it.
+    pub divisor: NonZeroU64,
+    /// RAM on top that does not shrink with the sizes, as for requests under way.
+    pub unscaled_bytes: Option<NonZeroU64>,
+    /// The processor that serves the requests.
+    pub processor: ProcessorParameters,
+    /// The network between it and its clients; there is none where they run on it.
+    pub network: Option<NetworkParameters>,
+    /// The disk of which the pool is made.
+    pub disk: String,
+    /// How it is made of them.
+    pub disks: StripeParameters,
+    /// Bytes of contents for each byte on the disks; 1 without.
+    pub compression_ratio: Option<Positive>,
+    /// Cache devices.
+    pub caches: Option<CacheParameters>,
+    /// Properties of the pool that differ from the defaults.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+}
+
+/// The cache devices of a machine.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheParameters {
+    /// Which.
+    pub device: String,
+    /// How many.
+    pub count: u32,
+    /// Bytes of each that are used; all without.
+    pub bytes: Option<NonZeroU64>,
+    /// Bytes a second that are written to each at most.
+    pub feed_bytes_per_s: Option<u64>,
+}
+
+/// Why a machine cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MachineError {
+    /// No machine is called so.
+    #[error("no machine is called {name:?}; there are {}", MachineParameters::names().join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// It is not TOML, has unknown keys, lacks some, or has values that cannot be.
+    #[error("the machine {name} cannot be read; mend it: {source}")]
+    Malformed {
+        /// Its name.
+        name: String,
+        /// What and where.
+        source: Box<toml::de::Error>,
+    },
+    /// A part of it cannot be had.
+    #[error(transparent)]
+    Equipment(#[from] EquipmentError),
+    /// Its parts do not fit together.
+    #[error("the machine cannot be built: {0}")]
+    Unfit(String),
+}
+
+/// What comes with the lab: names and texts.
+const SHIPPED: &[(&str, &str)] = &[
+    ("backup-server-2013", include_str!("../../machines/backup-server-2013.toml")),
+    ("directory-server-2010", include_str!("../../machines/directory-server-2010.toml")),
+    ("solaris-server-2009", include_str!("../../machines/solaris-server-2009.toml")),
+    ("storage-server-2019", include_str!("../../machines/storage-server-2019.toml")),
+    ("storage-server-small", include_str!("../../machines/storage-server-small.toml")),
+];
+
+impl MachineParameters {
+    /// The names of what comes with the lab.
+    pub fn names() -> Vec<&'static str> {
+        SHIPPED.iter().map(|(name, _)| *name).collect()
+    }
+
+    /// What comes with the lab by this name.
+    ///
+    /// # Errors
+    /// When there is no such machine.
+    pub fn shipped(name: &str) -> Result<MachineParameters, MachineError> {
+        match SHIPPED.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => MachineParameters::parse(name, text),
+            None => Err(MachineError::Unknown { name: name.to_owned() }),
+        }
+    }
+
+    /// Reads a machine; `name` says in messages which.
+    ///
+    /// # Errors
+    /// When it is not TOML, or its keys and values are not those of a machine.
+    pub fn parse(name: &str, text: &str) -> Result<MachineParameters, MachineError> {
+        toml::from_str(text).map_err(|source| MachineError::Malformed {
+            name: name.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    /// The same with another property.
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> MachineParameters {
+        self.settings.insert(name.to_owned(), value.into());
+        self
+    }
+}

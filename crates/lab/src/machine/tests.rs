@@ -1,0 +1,32 @@
+use super::*;
+
+/// A machine with small caches, and what twenty clients at random get done on it in a second.
+fn run(seed: u64) -> (u64, u64, Traffic, Traffic) {
+    let mut parameters = MachineParameters::shipped("storage-server-2019").expect("shipped");
+    parameters.divisor = std::num::NonZeroU64::new(1 << 14).expect("not zero");
+    parameters.unscaled_bytes = None;
+    let machine = Machine::new(&parameters, seed).expect("it can be built");
+    let blocks = 20_000;
+    let file = machine.file("data", blocks * 4096);
+    let mut random = storage::Random::new(seed);
+    let steps: Steps = Arc::new(Mutex::new(move || {
+        let offset = random.below(blocks) * 4096;
+        Some(Step { file: file.clone(), offset, bytes: 4096, write: random.below(10) == 0 })
+    }));
+    let threads = vec![steps; 20];
+    let tally = machine.load(&threads, Some(Duration::from_secs(1)));
+    assert!(tally.mean_ms() > 1.0 && tally.quantile_ms(0.99) > tally.mean_ms());
+    let work = machine.devices();
+    assert!(work.disks_busy_percent() > 1.0 && work.disks_busy_percent() < 100.0);
+    assert!(work.disks.writes > 0 && work.disks.written_bytes >= work.disks.writes * 4096);
+    let response = tally.response_ns.max();
+    (tally.operations, response, work.disks, work.caches)
+}
+
+#[test]
+fn a_seed_repeats_a_run_of_the_engine() {
+    let once = run(1);
+    assert_eq!(once, run(1));
+    assert_ne!(once, run(2));
+    assert!(once.0 > 500, "{once:?}");
+}
