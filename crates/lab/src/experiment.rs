@@ -1,12 +1,22 @@
 //! [`Experiment`]: what the sources report, done again on models.
 
+mod ceiling;
+mod clients;
+mod database;
+mod deletes;
+mod find;
 mod flash;
+mod free_behind;
 mod lanes;
+mod page_out;
+mod pieces;
+mod priming;
 
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::MachineError;
 use crate::model::EquipmentError;
 
 /// An experiment: a question, the equipment, and what is done.
@@ -17,6 +27,10 @@ pub struct Experiment {
     pub question: String,
     /// Where the sources tell of it.
     pub source: String,
+    /// What was set up and done, in a few sentences.
+    pub setup: String,
+    /// What was found, and where it differs from the source and why.
+    pub remark: String,
     /// What is drawn is drawn from this.
     pub seed: u64,
     /// What is done.
@@ -32,6 +46,15 @@ enum Procedure {
     Reserve(flash::Reserve),
     PowerLoss(flash::PowerLoss),
     Lanes(lanes::Lanes),
+    Clients(clients::Clients),
+    FindTwice(find::FindTwice),
+    Pieces(pieces::Pieces),
+    Deletes(deletes::Deletes),
+    Database(database::Database),
+    Priming(priming::Priming),
+    FreeBehind(free_behind::FreeBehind),
+    Ceiling(ceiling::Ceiling),
+    PageOut(page_out::PageOut),
 }
 
 /// A figure that an experiment found.
@@ -45,11 +68,58 @@ pub struct Finding {
     pub source: Option<f64>,
     /// What the lab found.
     pub lab: f64,
+    /// A parameter was chosen to hit the source's figure, so that it proves nothing.
+    pub fitted: bool,
+}
+
+/// What an experiment found: figures and pictures.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// The figures.
+    pub findings: Vec<Finding>,
+    /// The pictures.
+    pub charts: Vec<Chart>,
+}
+
+impl From<Vec<Finding>> for Outcome {
+    fn from(findings: Vec<Finding>) -> Outcome {
+        Outcome { findings, charts: Vec::new() }
+    }
+}
+
+/// Lines over a common axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// What goes to the right.
+    pub x: String,
+    /// What goes up.
+    pub y: String,
+    /// Whether to the right each step is twice the last.
+    pub doubling_x: bool,
+    /// What the lab found.
+    pub lines: Vec<Line>,
+    /// What the source says.
+    pub dots: Option<Line>,
+}
+
+/// A line of a chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// What it is of.
+    pub name: String,
+    /// Where it goes.
+    pub points: Vec<(f64, f64)>,
 }
 
 impl Finding {
     fn new(what: impl Into<String>, unit: &'static str, source: Option<f64>, lab: f64) -> Finding {
-        Finding { what: what.into(), unit, source, lab }
+        Finding { what: what.into(), unit, source, lab, fitted: false }
+    }
+
+    fn fitted(self) -> Finding {
+        Finding { fitted: true, ..self }
     }
 
     /// The lab's figure over the source's, unless that is zero or there is none.
@@ -79,6 +149,9 @@ pub enum ExperimentError {
     /// Its equipment cannot be had.
     #[error(transparent)]
     Equipment(#[from] EquipmentError),
+    /// Its machine cannot be had.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
     /// It cannot be done with this equipment.
     #[error("the experiment cannot be done: {0}")]
     Unfit(String),
@@ -86,11 +159,25 @@ pub enum ExperimentError {
 
 /// What comes with the lab: names and texts.
 const SHIPPED: &[(&str, &str)] = &[
-    ("flash-cell-life", include_str!("../experiments/flash-cell-life.toml")),
-    ("flash-erase-before-write", include_str!("../experiments/flash-erase-before-write.toml")),
-    ("flash-power-loss", include_str!("../experiments/flash-power-loss.toml")),
-    ("flash-reserve", include_str!("../experiments/flash-reserve.toml")),
+    ("find-twice", include_str!("../experiments/find-twice.toml")),
+    ("safe-ceiling", include_str!("../experiments/safe-ceiling.toml")),
+    ("free-behind", include_str!("../experiments/free-behind.toml")),
+    ("priming", include_str!("../experiments/priming.toml")),
     ("l2arc-lanes", include_str!("../experiments/l2arc-lanes.toml")),
+    ("tmpfs-page-out", include_str!("../experiments/tmpfs-page-out.toml")),
+    ("index-deletes", include_str!("../experiments/index-deletes.toml")),
+    ("clamscan", include_str!("../experiments/clamscan.toml")),
+    ("read-amplification", include_str!("../experiments/read-amplification.toml")),
+    ("innodb", include_str!("../experiments/innodb.toml")),
+    ("l2arc-random", include_str!("../experiments/l2arc-random.toml")),
+    ("l2arc-sequential", include_str!("../experiments/l2arc-sequential.toml")),
+    ("l2arc-cautionary-tale", include_str!("../experiments/l2arc-cautionary-tale.toml")),
+    ("l2arc-writes-random", include_str!("../experiments/l2arc-writes-random.toml")),
+    ("l2arc-writes-sequential", include_str!("../experiments/l2arc-writes-sequential.toml")),
+    ("flash-erase-before-write", include_str!("../experiments/flash-erase-before-write.toml")),
+    ("flash-cell-life", include_str!("../experiments/flash-cell-life.toml")),
+    ("flash-reserve", include_str!("../experiments/flash-reserve.toml")),
+    ("flash-power-loss", include_str!("../experiments/flash-power-loss.toml")),
 ];
 
 impl Experiment {
@@ -125,27 +212,36 @@ impl Experiment {
     ///
     /// # Errors
     /// When its equipment cannot be had, or is not of the kind that it needs.
-    pub fn run(&self) -> Result<Vec<Finding>, ExperimentError> {
+    pub fn run(&self) -> Result<Outcome, ExperimentError> {
         match &self.procedure {
-            Procedure::EraseBeforeWrite(procedure) => procedure.run(self.seed),
-            Procedure::CellLife(procedure) => procedure.run(self.seed),
-            Procedure::Reserve(procedure) => procedure.run(self.seed),
-            Procedure::PowerLoss(procedure) => procedure.run(self.seed),
-            Procedure::Lanes(procedure) => procedure.run(self.seed),
+            Procedure::EraseBeforeWrite(procedure) => procedure.run(self.seed).map(Outcome::from),
+            Procedure::CellLife(procedure) => procedure.run(self.seed).map(Outcome::from),
+            Procedure::Reserve(procedure) => procedure.run(self.seed).map(Outcome::from),
+            Procedure::PowerLoss(procedure) => procedure.run(self.seed).map(Outcome::from),
+            Procedure::Lanes(procedure) => procedure.run(self.seed).map(Outcome::from),
+            Procedure::Clients(procedure) => procedure.run(self.seed),
+            Procedure::FindTwice(procedure) => procedure.run(self.seed),
+            Procedure::Pieces(procedure) => procedure.run(self.seed),
+            Procedure::Deletes(procedure) => procedure.run(self.seed),
+            Procedure::Database(procedure) => procedure.run(self.seed),
+            Procedure::Priming(procedure) => procedure.run(self.seed),
+            Procedure::FreeBehind(procedure) => procedure.run(self.seed),
+            Procedure::Ceiling(procedure) => procedure.run(self.seed),
+            Procedure::PageOut(procedure) => procedure.run(self.seed),
         }
     }
 }
 
 /// Findings as CSV, with a line of headings.
 pub fn csv(name: &str, findings: &[Finding]) -> String {
-    let mut text = String::from("experiment,what,unit,source,lab,ratio\n");
+    let mut text = String::from("experiment,what,unit,source,lab,ratio,fitted\n");
     for finding in findings {
         let figure =
             |figure: Option<f64>| figure.map_or(String::new(), |figure| figure.to_string());
-        let Finding { what, unit, source, lab } = finding;
+        let Finding { what, unit, source, lab, fitted } = finding;
         let quoted = what.replace('"', "\"\"");
         let (source, ratio) = (figure(*source), figure(finding.ratio()));
-        let _ = writeln!(text, "{name},\"{quoted}\",{unit},{source},{lab},{ratio}");
+        let _ = writeln!(text, "{name},\"{quoted}\",{unit},{source},{lab},{ratio},{fitted}");
     }
     text
 }

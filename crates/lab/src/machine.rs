@@ -100,7 +100,8 @@ impl Machine {
         let station = Arc::new(Station::new(Box::new(stripe), clock.clone()));
         let ratio = parameters.compression_ratio.map_or(1.0, |ratio| ratio.get());
         let origin = MemoryOrigin::new();
-        let times = DiskTimes::new(station.clone(), ratio);
+        let decompression = parameters.decompression_mb_s;
+        let times = DiskTimes::new(station.clone(), ratio, decompression, clock.clone());
         let disks = Arc::new(Layered::new(Arc::new(origin.clone()), times));
 
         let unfit = |error: &dyn std::error::Error| MachineError::Unfit(error.to_string());
@@ -138,10 +139,14 @@ impl Machine {
         let mut stations = Vec::new();
         for number in 0..cache_count {
             let caches = caches.expect("there are some");
-            let queue = Equipment::shipped(&caches.device)?;
-            let queue = queue.build(&caches.device, seed.wrapping_add(number as u64))?;
-            let bytes = caches.bytes.map_or(queue.size_bytes(), |bytes| bytes.get());
-            let bytes = bytes / parameters.divisor / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+            let device = match Equipment::shipped(&caches.device)? {
+                // Followed page by page: so it has the size that is used.
+                Equipment::Flash(flash) => Equipment::Flash(flash.scaled_down(parameters.divisor)),
+                other => other,
+            };
+            let queue = device.build(&caches.device, seed.wrapping_add(number as u64))?;
+            let bytes = caches.bytes.get() / parameters.divisor / BLOCK_BYTES as u64;
+            let bytes = bytes * BLOCK_BYTES as u64;
             let memory = Arc::new(MemoryDevice::new(bytes as usize, BLOCK_BYTES));
             let device = Arc::new(ModelDevice::new(memory, queue, clock.clone()));
             stations.push(device.station().clone());
@@ -179,6 +184,11 @@ impl Machine {
     /// The pool.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// Time and tasks.
+    pub fn simulation(&self) -> &Simulation {
+        &self.simulation
     }
 
     /// The time.

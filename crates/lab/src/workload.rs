@@ -9,6 +9,7 @@ use storage::Random;
 
 use crate::model::Positive;
 use pattern::Pattern;
+pub(crate) use pattern::Source;
 
 /// What a made-up load is like.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

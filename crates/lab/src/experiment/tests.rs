@@ -5,6 +5,7 @@ use super::*;
 fn findings(name: &str) -> Vec<Finding> {
     Experiment::shipped(name)
         .and_then(|experiment| experiment.run())
+        .map(|outcome| outcome.findings)
         .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 

@@ -1,11 +1,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use storage::{Call, Layer, ObjectId, OriginError, Task};
+use storage::{Call, Clock, Layer, ObjectId, OriginError, Task};
 
-use crate::model::{Request, Station};
+use crate::model::{Positive, Request, Station};
 
 /// The unit of a disk.
 const SECTOR_BYTES: u64 = 512;
@@ -25,6 +26,9 @@ pub(super) struct DiskTimes {
     station: Arc<Station>,
     /// Bytes of contents for each byte on the disks.
     compression_ratio: f64,
+    /// Of contents that become from what lies on the disks.
+    decompression: Option<Positive>,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
 
@@ -34,11 +38,18 @@ struct State {
     places: BTreeMap<ObjectId, u64>,
     end: u64,
     kept: VecDeque<u64>,
+    /// Look-ups so far in each directory.
+    looked_up: BTreeMap<ObjectId, u64>,
 }
 
 impl DiskTimes {
-    pub fn new(station: Arc<Station>, compression_ratio: f64) -> DiskTimes {
-        DiskTimes { station, compression_ratio, state: Mutex::default() }
+    pub fn new(
+        station: Arc<Station>,
+        compression_ratio: f64,
+        decompression: Option<Positive>,
+        clock: Arc<dyn Clock>,
+    ) -> DiskTimes {
+        DiskTimes { station, compression_ratio, decompression, clock, state: Mutex::default() }
     }
 
     /// Gives a file the next place on the disks.
@@ -81,6 +92,16 @@ impl DiskTimes {
         Some(self.scattered(block, INODE_BLOCK_BYTES))
     }
 
+    /// The block of the next inode of a directory: they were made in the order of their names.
+    fn inode_of_name(&self, directory: ObjectId) -> Option<Request> {
+        let mut state = self.state.lock();
+        let count = state.looked_up.entry(directory).or_default();
+        *count += 1;
+        let (block, begins) = (*count / INODES_PER_BLOCK, *count % INODES_PER_BLOCK == 1);
+        drop(state);
+        begins.then(|| self.scattered(directory.0 << 32 ^ block, INODE_BLOCK_BYTES))
+    }
+
     /// A place anywhere on the disks that is always the same.
     fn scattered(&self, number: u64, bytes: u64) -> Request {
         let blocks = self.station.size_bytes() / INODE_BLOCK_BYTES - 1;
@@ -108,6 +129,7 @@ impl DiskTimes {
             }
             Call::List { object } => Some(self.scattered(!object.0, INODE_BLOCK_BYTES)),
             Call::Attributes { object } => self.inode(object),
+            Call::Lookup { parent } => self.inode_of_name(parent),
             _ => None,
         }
     }
@@ -116,12 +138,16 @@ impl DiskTimes {
 impl Layer for DiskTimes {
     fn before<'a>(&'a self, call: Call) -> Task<'a, ()> {
         Box::pin(async move {
-            match self.request(call) {
-                Some(request) => self.station.serve(request).await.map_err(|_refusal| {
-                    OriginError::System { operation: call.operation(), errno: Errno::IO }
-                }),
-                None => Ok(()),
+            if let Some(request) = self.request(call) {
+                self.station.serve(request).await.map_err(|_refusal| OriginError::System {
+                    operation: call.operation(),
+                    errno: Errno::IO,
+                })?;
             }
+            if let (Call::Read { length, .. }, Some(rate)) = (call, self.decompression) {
+                self.clock.sleep(Duration::from_nanos(rate.transfer(length))).await;
+            }
+            Ok(())
         })
     }
 }

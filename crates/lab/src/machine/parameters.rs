@@ -29,6 +29,9 @@ pub struct MachineParameters {
     pub disks: StripeParameters,
     /// Bytes of contents for each byte on the disks; 1 without.
     pub compression_ratio: Option<Positive>,
+    /// Contents that become from what lies on the disks, MB (10^6 bytes) a second; in no time
+    /// without.
+    pub decompression_mb_s: Option<Positive>,
     /// Cache devices.
     pub caches: Option<CacheParameters>,
     /// Properties of the pool that differ from the defaults.
@@ -44,8 +47,8 @@ pub struct CacheParameters {
     pub device: String,
     /// How many.
     pub count: u32,
-    /// Bytes of each that are used; all without.
-    pub bytes: Option<NonZeroU64>,
+    /// Bytes of each.
+    pub bytes: NonZeroU64,
     /// Bytes a second that are written to each at most.
     pub feed_bytes_per_s: Option<u64>,
 }
@@ -79,8 +82,10 @@ pub enum MachineError {
 /// What comes with the lab: names and texts.
 const SHIPPED: &[(&str, &str)] = &[
     ("backup-server-2013", include_str!("../../machines/backup-server-2013.toml")),
+    ("database-server-2014", include_str!("../../machines/database-server-2014.toml")),
     ("directory-server-2010", include_str!("../../machines/directory-server-2010.toml")),
     ("solaris-server-2009", include_str!("../../machines/solaris-server-2009.toml")),
+    ("solaris-server-2009-large", include_str!("../../machines/solaris-server-2009-large.toml")),
     ("storage-server-2019", include_str!("../../machines/storage-server-2019.toml")),
     ("storage-server-small", include_str!("../../machines/storage-server-small.toml")),
 ];

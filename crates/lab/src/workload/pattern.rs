@@ -130,7 +130,7 @@ fn common_divisor(mut one: u64, mut other: u64) -> u64 {
 }
 
 /// The project's random numbers, for the library.
-struct Source<'a>(&'a mut Random);
+pub(crate) struct Source<'a>(pub &'a mut Random);
 
 impl TryRng for Source<'_> {
     type Error = std::convert::Infallible;

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &ExperimentArguments) -> Result<()> {
         .collect::<std::result::Result<Vec<_>, _>>()
         .map_err(Failure::usage)?;
     for (index, (name, experiment)) in experiments.into_iter().enumerate() {
-        let findings = experiment.run().map_err(Failure::new)?;
+        let findings = experiment.run().map_err(Failure::new)?.findings;
         let text = match arguments.csv {
             true => {
                 let csv = experiment::csv(name, &findings);

@@ -1,0 +1,317 @@
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use storage::Random;
+use warmfront::OpenFile;
+
+use super::{Chart, ExperimentError, Finding, Line, Outcome};
+use crate::machine::{Machine, MachineParameters, Step, Steps, Tally};
+use crate::model::Positive;
+
+/// What warms the caches reads so many bytes at a time, by so many at a time.
+const WARMING: (u64, usize) = (128 << 10, 192);
+
+/// Clients, each with a file of its own on a server, and with more and more threads.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Clients {
+    machine: String,
+    clients: NonZeroU32,
+    /// Bytes of each one's file.
+    bytes_each: NonZeroU64,
+    order: Order,
+    request_bytes: NonZeroU64,
+    /// Share of the files that is read once before it is measured.
+    warm_percent: Positive,
+    /// Before each measurement, and for how long it is measured.
+    settle_s: Positive,
+    measure_s: Positive,
+    /// Threads of each client, one case after the other.
+    threads: Vec<NonZeroU32>,
+    variants: Vec<Variant>,
+    /// What the source says.
+    #[serde(default)]
+    sources: Vec<SourceFigure>,
+    /// Figures of one variant over those of another, at so many threads.
+    #[serde(default)]
+    compare: Vec<Compare>,
+}
+
+/// In which order a client's threads ask for blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Order {
+    Random,
+    /// They take turns in one stream.
+    Sequential,
+}
+
+/// The machine in one of its forms.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Variant {
+    name: String,
+    caches: u32,
+    /// Share of the requests that are writes; none are without.
+    write_percent: Option<Positive>,
+    /// For how long it is measured, where that is not what holds for all.
+    measure_s: Option<Positive>,
+    #[serde(default)]
+    settings: BTreeMap<String, String>,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Measure {
+    OperationsPerS,
+    MibPerS,
+    MeanMs,
+    /// Prefetched records of all that were asked of the ARC.
+    PrefetchPercent,
+}
+
+impl Measure {
+    fn unit(self) -> &'static str {
+        match self {
+            Measure::OperationsPerS => "operations/s",
+            Measure::MibPerS => "MiB/s",
+            Measure::MeanMs => "ms",
+            Measure::PrefetchPercent => "% prefetched",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceFigure {
+    variant: String,
+    threads: NonZeroU32,
+    measure: Measure,
+    figure: Positive,
+    /// A parameter of the machine was chosen to hit it.
+    #[serde(default)]
+    fitted: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Compare {
+    variant: String,
+    over: String,
+    threads: NonZeroU32,
+    measure: Measure,
+    figure: Option<Positive>,
+}
+
+/// What was found at one number of threads.
+struct Point {
+    figures: BTreeMap<Measure, f64>,
+    p99_ms: f64,
+    hit_percent: f64,
+    flash_percent: f64,
+    disks_busy_percent: f64,
+    flash_written_mb_s: f64,
+}
+
+impl Clients {
+    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
+        let mut points = BTreeMap::new();
+        for variant in &self.variants {
+            self.measure(variant, seed, &mut points)?;
+        }
+        let main = match self.order {
+            Order::Random => Measure::OperationsPerS,
+            Order::Sequential => Measure::MibPerS,
+        };
+        let mut outcome = Outcome::default();
+        let shown = self.sources.iter().map(|source| source.threads).max();
+        let shown = shown.unwrap_or(*self.threads.last().expect("there are threads"));
+        for variant in &self.variants {
+            for &threads in &self.threads {
+                let point = &points[&(variant.name.clone(), threads)];
+                let of_source = |measure: Measure| {
+                    self.sources.iter().find(|source| {
+                        source.variant == variant.name
+                            && source.threads == threads
+                            && source.measure == measure
+                    })
+                };
+                for (&measure, &lab) in &point.figures {
+                    let source = of_source(measure);
+                    if source.is_some() || (measure == main && threads == shown) {
+                        let what = format!("{}, {threads} threads", variant.name);
+                        let figure = source.map(|source| source.figure.get());
+                        let finding = Finding::new(what, measure.unit(), figure, lab);
+                        let is_fitted = source.is_some_and(|source| source.fitted);
+                        outcome.findings.push(if is_fitted { finding.fitted() } else { finding });
+                    }
+                }
+                if threads == shown {
+                    outcome.findings.extend([
+                        Finding::new("99th percentile of it", "ms", None, point.p99_ms),
+                        Finding::new("hits in RAM", "%", None, point.hit_percent),
+                        Finding::new("of the misses, from flash", "%", None, point.flash_percent),
+                        Finding::new("disks busy", "%", None, point.disks_busy_percent),
+                        Finding::new("fed to flash", "MB/s", None, point.flash_written_mb_s),
+                    ]);
+                }
+            }
+        }
+        for compare in &self.compare {
+            let of = |variant: &String| {
+                points
+                    .get(&(variant.clone(), compare.threads))
+                    .and_then(|point| point.figures.get(&compare.measure))
+                    .copied()
+                    .ok_or_else(|| ExperimentError::Unfit(format!("no variant {variant:?}")))
+            };
+            let what =
+                format!("{} over {}, {} threads", compare.variant, compare.over, compare.threads);
+            let figure = compare.figure.map(Positive::get);
+            let ratio = of(&compare.variant)? / of(&compare.over)?;
+            outcome.findings.push(Finding::new(what, "ratio", figure, ratio));
+        }
+        for measure in [main, Measure::MeanMs] {
+            let lines = self.variants.iter().map(|variant| Line {
+                name: variant.name.clone(),
+                points: self
+                    .threads
+                    .iter()
+                    .map(|&threads| {
+                        let point = &points[&(variant.name.clone(), threads)];
+                        (f64::from(threads.get()), point.figures[&measure])
+                    })
+                    .collect(),
+            });
+            let sources = self.sources.iter().filter(|source| source.measure == measure);
+            let source = Line {
+                name: "the source".to_string(),
+                points: sources
+                    .map(|source| (f64::from(source.threads.get()), source.figure.get()))
+                    .collect(),
+            };
+            outcome.charts.push(Chart {
+                title: format!("{} by threads of each client", measure.unit()),
+                x: "threads of each client".to_string(),
+                y: measure.unit().to_string(),
+                doubling_x: true,
+                lines: lines.collect(),
+                dots: (!source.points.is_empty()).then_some(source),
+            });
+        }
+        Ok(outcome)
+    }
+
+    fn measure(
+        &self,
+        variant: &Variant,
+        seed: u64,
+        points: &mut BTreeMap<(String, NonZeroU32), Point>,
+    ) -> Result<(), ExperimentError> {
+        let mut parameters = MachineParameters::shipped(&self.machine)?;
+        if let Some(caches) = &mut parameters.caches {
+            caches.count = variant.caches;
+        }
+        parameters.settings.extend(variant.settings.clone());
+        let machine = Machine::new(&parameters, seed)?;
+        let bytes = self.bytes_each.get() / parameters.divisor;
+        let bytes = bytes / WARMING.0 * WARMING.0;
+        if bytes == 0 {
+            return Err(ExperimentError::Unfit("the files are too small".to_string()));
+        }
+        let files: Vec<Arc<OpenFile>> = (0..self.clients.get())
+            .map(|client| machine.file(&format!("{client}"), bytes))
+            .collect();
+        self.warm(&machine, &files, bytes, seed);
+        let streams: Vec<Steps> = (0u64..)
+            .zip(&files)
+            .map(|(client, file)| {
+                self.steps(variant, file.clone(), bytes, seed.wrapping_add(client))
+            })
+            .collect();
+        let measure_s = variant.measure_s.unwrap_or(self.measure_s);
+        for &threads in &self.threads {
+            let load: Vec<Steps> = streams
+                .iter()
+                .flat_map(|steps| std::iter::repeat_n(steps.clone(), threads.get() as usize))
+                .collect();
+            let seconds = |seconds: Positive| Some(Duration::from_secs_f64(seconds.get()));
+            machine.load(&load, seconds(self.settle_s));
+            let (before, work) = (machine.pool().statistics().counters, machine.devices());
+            let tally = machine.load(&load, seconds(measure_s));
+            let counters = machine.pool().statistics().counters;
+            let work = machine.devices().since(&work);
+            let counted = |name: &str| {
+                let of = |counters: &BTreeMap<String, u64>| counters.get(name).copied();
+                (of(&counters).unwrap_or(0) - of(&before).unwrap_or(0)) as f64
+            };
+            let point = point(&tally, &work, counted);
+            points.insert((variant.name.clone(), threads), point);
+        }
+        Ok(())
+    }
+
+    /// Reads a share of the files, in no order.
+    fn warm(&self, machine: &Arc<Machine>, files: &[Arc<OpenFile>], bytes: u64, seed: u64) {
+        let mut random = Random::new(seed ^ 1);
+        let (chunk, readers) = WARMING;
+        let mut chunks: Vec<(usize, u64)> = (0..files.len())
+            .flat_map(|file| (0..bytes / chunk).map(move |number| (file, number * chunk)))
+            .collect();
+        for last in (1..chunks.len()).rev() {
+            chunks.swap(last, random.below(last as u64 + 1) as usize);
+        }
+        chunks.truncate((chunks.len() as f64 * self.warm_percent.get() / 100.0) as usize);
+        let files = files.to_vec();
+        let steps: Steps = Arc::new(Mutex::new(move || {
+            let (file, offset) = chunks.pop()?;
+            Some(Step { file: files[file].clone(), offset, bytes: chunk, write: false })
+        }));
+        machine.load(&vec![steps; readers], None);
+    }
+
+    fn steps(&self, variant: &Variant, file: Arc<OpenFile>, bytes: u64, seed: u64) -> Steps {
+        let mut random = Random::new(seed);
+        let request = self.request_bytes.get();
+        let blocks = bytes / request;
+        let (order, mut next) = (self.order, random.below(blocks));
+        let write_share = variant.write_percent.map_or(0.0, |percent| percent.get() / 100.0);
+        Arc::new(Mutex::new(move || {
+            let block = match order {
+                Order::Random => random.below(blocks),
+                Order::Sequential => next,
+            };
+            next = (next + 1) % blocks;
+            let write = (random.below(1_000_000) as f64) < write_share * 1e6;
+            Some(Step { file: file.clone(), offset: block * request, bytes: request, write })
+        }))
+    }
+}
+
+fn point(tally: &Tally, work: &crate::machine::Work, counted: impl Fn(&str) -> f64) -> Point {
+    let sum = |names: &[&str]| names.iter().map(|name| counted(name)).sum::<f64>();
+    let percent = |part: f64, all: f64| if all == 0.0 { 0.0 } else { 100.0 * part / all };
+    let demand = ["demand_data_hits", "demand_data_iohits", "demand_data_misses"];
+    let ahead = ["prefetch_data_hits", "prefetch_data_iohits", "prefetch_data_misses"];
+    let (demanded, prefetched) = (sum(&demand), sum(&ahead));
+    let (from_flash, not) = (counted("l2_hits"), counted("l2_misses"));
+    let figures = [
+        (Measure::OperationsPerS, tally.operations_per_s()),
+        (Measure::MibPerS, tally.mib_per_s()),
+        (Measure::MeanMs, tally.mean_ms()),
+        (Measure::PrefetchPercent, percent(prefetched, demanded + prefetched)),
+    ];
+    Point {
+        figures: figures.into_iter().collect(),
+        p99_ms: tally.quantile_ms(0.99),
+        hit_percent: percent(counted("demand_data_hits"), demanded),
+        flash_percent: percent(from_flash, from_flash + not),
+        disks_busy_percent: work.disks_busy_percent(),
+        flash_written_mb_s: work.caches.written_bytes as f64 / 1e6 / tally.elapsed.as_secs_f64(),
+    }
+}

@@ -1,0 +1,61 @@
+use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
+
+use serde::Deserialize;
+use storage::Random;
+
+use super::{ExperimentError, Finding, Outcome};
+use crate::machine::{Machine, MachineParameters};
+use crate::model::Positive;
+
+/// Deletes from an index of logs: each reads a few places of the index and works on them.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Deletes {
+    machine: String,
+    index_bytes: NonZeroU64,
+    reads_each: NonZeroU32,
+    read_bytes: NonZeroU64,
+    work_ms: Positive,
+    deletes: NonZeroU32,
+    source_metadata_per_s: Positive,
+    source_all_per_s: Positive,
+}
+
+impl Deletes {
+    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
+        let metadata = self.rate("metadata", seed)?;
+        let all = self.rate("all", seed)?;
+        let (of_metadata, of_all) = (self.source_metadata_per_s.get(), self.source_all_per_s.get());
+        let with = |primarycache: &str| format!("primarycache={primarycache}");
+        Ok(Outcome::from(vec![
+            Finding::new(with("metadata"), "deletes/s", Some(of_metadata), metadata),
+            Finding::new(with("all"), "deletes/s", Some(of_all), all).fitted(),
+            Finding::new("all over metadata", "ratio", Some(of_all / of_metadata), all / metadata),
+        ]))
+    }
+
+    fn rate(&self, primarycache: &str, seed: u64) -> Result<f64, ExperimentError> {
+        let parameters = MachineParameters::shipped(&self.machine)?;
+        let machine = Machine::new(&parameters.with("primarycache", primarycache), seed)?;
+        let index = machine.file("index", self.index_bytes.get());
+        let mut random = Random::new(seed);
+        let read_bytes = self.read_bytes.get();
+        let places = self.index_bytes.get() / read_bytes;
+        let work = Duration::from_secs_f64(self.work_ms.get() / 1e3);
+        machine.run(async {
+            // It has been at it for a while.
+            for offset in (0..self.index_bytes.get()).step_by(1 << 20) {
+                machine.read(&index, offset, 1 << 20).await;
+            }
+            let begun = machine.now();
+            for _ in 0..self.deletes.get() {
+                for _ in 0..self.reads_each.get() {
+                    machine.read(&index, random.below(places) * read_bytes, read_bytes).await;
+                }
+                machine.sleep(work).await;
+            }
+            Ok(f64::from(self.deletes.get()) / (machine.now() - begun).as_secs_f64())
+        })
+    }
+}

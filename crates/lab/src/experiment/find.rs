@@ -1,0 +1,90 @@
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{ExperimentError, Finding, Outcome};
+use crate::machine::{Machine, MachineParameters};
+use crate::model::{Positive, Request};
+
+/// Walks a tree twice and asks for the attributes of everything in it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FindTwice {
+    machine: String,
+    directories: NonZeroU32,
+    files_each: NonZeroU32,
+    /// Both are divided by it, and times and bytes are multiplied.
+    divisor: NonZeroU32,
+    /// What the file system of the source keeps for each file and its name.
+    kept_bytes_each: NonZeroU64,
+    source_cold_s: Positive,
+    source_warm_s: Positive,
+    source_mb: Positive,
+}
+
+impl FindTwice {
+    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
+        let machine = Machine::new(&MachineParameters::shipped(&self.machine)?, seed)?;
+        let directories = (self.directories.get() / self.divisor.get()).max(1);
+        for directory in 0..directories {
+            let name = format!("{directory}");
+            let parent = machine.make_directory(machine.pool().root(), &name);
+            for file in 0..self.files_each.get() {
+                machine.make_file(parent, &format!("{file}"), 8192);
+            }
+        }
+        let used = |machine: &Machine| machine.counter("metadata_size");
+        let before = used(&machine);
+        let scale = f64::from(self.divisor.get());
+        let mut times = Vec::new();
+        for _ in 0..2 {
+            let begun = machine.now();
+            machine.run(find(&machine));
+            times.push((machine.now() - begun).as_secs_f64() * scale);
+        }
+        let [cold, warm] = times[..] else { unreachable!("it was done twice") };
+        let files = f64::from(directories * self.files_each.get()) * scale;
+        let of_source = files * self.kept_bytes_each.get() as f64 / 1e6;
+        let engine = (used(&machine) - before) as f64 * scale / 1e6;
+        let (source_cold, source_warm) = (self.source_cold_s.get(), self.source_warm_s.get());
+        let saved = |cold: f64, warm: f64| 100.0 * (1.0 - warm / cold);
+        Ok(Outcome::from(vec![
+            Finding::new("the first time", "s", Some(source_cold), cold).fitted(),
+            Finding::new("the second time", "s", Some(source_warm), warm),
+            Finding::new(
+                "time saved",
+                "%",
+                Some(saved(source_cold, source_warm)),
+                saved(cold, warm),
+            ),
+            Finding::new(
+                "taken into the cache by UFS",
+                "MB",
+                Some(self.source_mb.get()),
+                of_source,
+            ),
+            Finding::new("taken into the cache by this engine", "MB", None, engine),
+        ]))
+    }
+}
+
+/// `find / -type f -perm ...`: lists each directory, and looks at each file.
+async fn find(machine: &Arc<Machine>) {
+    let pool = machine.pool();
+    let found = "every name was just listed";
+    let top = pool.open_directory(pool.root()).await.expect("the origin answers");
+    for directory in top.entries().await.expect("the origin answers").iter() {
+        let directory = pool.lookup(pool.root(), &directory.name).await.expect(found);
+        let open = pool.open_directory(directory.object).await.expect("the origin answers");
+        for file in open.entries().await.expect("the origin answers").iter() {
+            machine.work(Request::read(0, 1)).await;
+            let file = pool.lookup(directory.object, &file.name).await.expect(found);
+            pool.attributes(file.object, None).await.expect(found);
+            pool.forget(file.object, 1);
+        }
+        pool.forget(directory.object, 1);
+    }
+    machine.sleep(Duration::ZERO).await;
+}

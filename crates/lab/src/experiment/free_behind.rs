@@ -1,0 +1,49 @@
+use std::num::{NonZeroU32, NonZeroU64};
+
+use serde::Deserialize;
+
+use super::{ExperimentError, Finding, Outcome};
+use crate::machine::{Machine, MachineParameters};
+use crate::model::Positive;
+
+/// A large file is read from beginning to end, with records let go behind the reader and without.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FreeBehind {
+    machine: String,
+    memory_bytes: NonZeroU64,
+    file_bytes: NonZeroU64,
+    read_bytes: NonZeroU64,
+    divisor: NonZeroU32,
+    source_off_gb: Positive,
+}
+
+impl FreeBehind {
+    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
+        let off = self.growth("off", seed)?;
+        let on = self.growth("on", seed)?;
+        let what = |setting: &str| format!("the cache grows by, with freebehind={setting}");
+        Ok(Outcome::from(vec![
+            Finding::new(what("off"), "GB", Some(self.source_off_gb.get()), off),
+            Finding::new(what("on"), "GB", None, on),
+        ]))
+    }
+
+    fn growth(&self, freebehind: &str, seed: u64) -> Result<f64, ExperimentError> {
+        let mut parameters = MachineParameters::shipped(&self.machine)?;
+        let divisor = u64::from(self.divisor.get());
+        parameters.memory_bytes = NonZeroU64::new(self.memory_bytes.get() / divisor)
+            .ok_or_else(|| ExperimentError::Unfit("the divisor is too large".to_string()))?;
+        let parameters = parameters.with("freebehind", freebehind).with("prefetch", "all");
+        let machine = Machine::new(&parameters, seed)?;
+        let bytes = self.file_bytes.get() / divisor;
+        let file = machine.file("datafile", bytes);
+        let before = machine.counter("data_size");
+        machine.run(async {
+            for offset in (0..bytes).step_by(self.read_bytes.get() as usize) {
+                machine.read(&file, offset, self.read_bytes.get()).await;
+            }
+        });
+        Ok((machine.counter("data_size") - before) as f64 * divisor as f64 / 1e9)
+    }
+}
