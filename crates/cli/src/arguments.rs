@@ -446,6 +446,9 @@ pub(crate) struct ExperimentArguments {
     /// CSV: for programs
     #[arg(long)]
     pub(crate) csv: bool,
+    /// Write one HTML page with figures, pictures and what they mean
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
     /// Which, as `warmfront lab list` shows them
     #[arg(required_unless_present = "all", value_name = "NAME")]
     pub(crate) names: Vec<String>,

@@ -5,13 +5,14 @@ mod origin;
 mod parameters;
 
 use std::ffi::OsStr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use storage::{
     Caller, Clock, Layered, MemoryDevice, MemoryOrigin, Node, ObjectId, OpenMode, Origin,
-    SetAttributes, Simulation,
+    SetAttributes, Simulation, Spawn,
 };
 use warmfront::flash::{FlashOptions, Opening, Options};
 use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
@@ -26,6 +27,12 @@ pub use parameters::{CacheParameters, MachineError, MachineParameters};
 
 /// RAM for what is not written yet to a cache device. It does not shrink with the sizes.
 const BUFFERS_BYTES: usize = 8 << 20;
+/// How often, and by how much, the ceiling follows what is charged beside the ARC.
+const CHARGES_INTERVAL: Duration = Duration::from_millis(5);
+const CHARGES_STEP_BYTES: u64 = 256 << 10;
+/// Writes and segments of a cache device: small, so that even a small one has many.
+const CHUNK_BYTES: usize = 256 << 10;
+const SEGMENT_BYTES: u64 = 1 << 20;
 /// Blocks of a cache device.
 const BLOCK_BYTES: usize = 4096;
 const READ_WRITE: OpenMode =
@@ -46,6 +53,8 @@ pub struct Machine {
     disk_count: usize,
     pool: Arc<Pool>,
     caches: Vec<Arc<Station>>,
+    /// What the ARC may take.
+    memory_bytes: Arc<AtomicU64>,
     front: Mutex<Box<dyn Model>>,
 }
 
@@ -111,21 +120,21 @@ impl Machine {
         }
         let caches = parameters.caches.as_ref();
         let cache_count = caches.map_or(0, |caches| caches.count) as usize;
-        let unscaled = parameters.unscaled_bytes.map_or(0, |bytes| bytes.get());
-        let ceiling_bytes = parameters.memory_bytes.get() / parameters.divisor.get()
-            + unscaled
-            + (cache_count * BUFFERS_BYTES) as u64;
+        let memory_bytes = parameters.memory_bytes.get() / parameters.divisor.get();
+        let memory = Memory::repeatable(memory_bytes, seed);
         let pool = simulation.run(Pool::open(PoolOptions {
             name: "lab".to_string(),
             origin: disks.clone(),
             datasets,
-            memory: Memory::repeatable(ceiling_bytes, seed),
+            memory: memory.clone(),
             clock: clock.clone(),
             spawn: Arc::new(simulation.clone()),
             read_only: false,
             flash: FlashOptions {
                 options: Options {
                     buffers_bytes_max: BUFFERS_BYTES,
+                    chunk_bytes: CHUNK_BYTES,
+                    segment_bytes: Some(SEGMENT_BYTES),
                     // Budgets are those of days, and the sizes are not.
                     dwpd_hundredths: None,
                     rate_bytes: caches.and_then(|caches| caches.feed_bytes_per_s),
@@ -164,6 +173,9 @@ impl Machine {
             added.map_err(|error| unfit(&error))?;
         }
         simulation.run(pool.caches_recovered());
+        let memory_bytes = Arc::new(AtomicU64::new(memory_bytes));
+        let keeper = keep_memory(Arc::downgrade(&memory), memory_bytes.clone(), clock);
+        simulation.spawn(Box::pin(keeper));
         let processor = Processor::new(&parameters.processor);
         let front: Box<dyn Model> = match &parameters.network {
             Some(network) => Box::new(Network::new(network, processor)),
@@ -177,6 +189,7 @@ impl Machine {
             disk_count,
             pool,
             caches: stations,
+            memory_bytes,
             front: Mutex::new(front),
         }))
     }
@@ -204,6 +217,18 @@ impl Machine {
     /// Waits.
     pub async fn sleep(&self, duration: Duration) {
         self.simulation.sleep(duration).await;
+    }
+
+    /// What the ARC may take.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes what the ARC may take; it follows at once.
+    pub fn set_memory_bytes(&self, bytes: u64) {
+        self.memory_bytes.store(bytes, Ordering::Relaxed);
+        let memory = self.pool.memory();
+        memory.set_ceiling_bytes(bytes + memory.charged_bytes());
     }
 
     /// Makes a directory at the origin, in no time.
@@ -306,6 +331,19 @@ impl Machine {
     /// One of the pool's counters; zero where there is none.
     pub fn counter(&self, name: &str) -> u64 {
         self.pool.statistics().counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Sees to it that the ARC has what it may take: requests under way and buffers do not shrink with
+/// the sizes, and come on top.
+async fn keep_memory(memory: Weak<Memory>, bytes: Arc<AtomicU64>, clock: Arc<dyn Clock>) {
+    while let Some(memory) = memory.upgrade() {
+        let ceiling_bytes = bytes.load(Ordering::Relaxed) + memory.charged_bytes();
+        if ceiling_bytes.abs_diff(memory.ceiling_bytes()) >= CHARGES_STEP_BYTES {
+            memory.set_ceiling_bytes(ceiling_bytes);
+        }
+        drop(memory);
+        clock.sleep(CHARGES_INTERVAL).await;
     }
 }
 

@@ -10,7 +10,7 @@ use crate::standing::standings;
 const PICTURE: (u32, u32) = (960, 600);
 
 /// Colours of online policies, by turns; the optimum is black. They differ in lightness too.
-const COLOURS: [RGBColor; 10] = [
+pub(crate) const COLOURS: [RGBColor; 10] = [
     RGBColor(0x99, 0x99, 0x99),
     RGBColor(0xe6, 0x9f, 0x00),
     RGBColor(0x56, 0xb4, 0xe9),
@@ -31,6 +31,12 @@ const BEHIND_POINTS_MAX: f64 = 15.0;
 #[error("cannot draw the plot: {0}")]
 pub struct PlotError(String);
 
+impl PlotError {
+    pub(crate) fn new(error: &dyn std::error::Error) -> PlotError {
+        PlotError(error.to_string())
+    }
+}
+
 /// A line for each policy. Of one trace: the miss ratio in percent over the size, as a share of all
 /// that is asked for, on a logarithmic scale. Of several: how far it is behind the best, from the
 /// cell in which it does best to that in which it does worst. Names of fonts are left to whoever
@@ -43,7 +49,7 @@ pub fn svg(rows: &[Row]) -> Result<String, PlotError> {
     let backend = SVGBackend::with_string(&mut text, PICTURE);
     let several = rows.iter().any(|row| row.trace != rows[0].trace);
     if several { draw_standings(rows, backend) } else { draw(rows, backend) }
-        .map_err(|error| PlotError(error.to_string()))?;
+        .map_err(|error| PlotError::new(&*error))?;
     Ok(text)
 }
 

@@ -151,10 +151,9 @@ async fn applications(
         let left = contention.free_bytes.saturating_sub(contention.burst_bytes);
         let short = contention.cache_bytes.saturating_sub(left);
         let give_back = Duration::from_nanos(contention.give_back.transfer(short));
-        let memory = of.pool().memory().clone();
+        let before = of.memory_bytes();
+        of.set_memory_bytes(before - short / contention.divisor);
         drop(of);
-        let before = memory.ceiling_bytes();
-        memory.set_ceiling_bytes(before - short / contention.divisor);
         storage::Clock::sleep(&pause, give_back).await;
         {
             let mut waited = waited.lock();
@@ -162,6 +161,7 @@ async fn applications(
             waited.1 += 1;
         }
         storage::Clock::sleep(&pause, contention.lasts).await;
-        memory.set_ceiling_bytes(before);
+        let Some(of) = machine.upgrade() else { return };
+        of.set_memory_bytes(before);
     }
 }

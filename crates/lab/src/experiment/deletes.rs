@@ -18,6 +18,8 @@ pub(super) struct Deletes {
     read_bytes: NonZeroU64,
     work_ms: Positive,
     deletes: NonZeroU32,
+    /// The index and the memory are divided by it.
+    divisor: NonZeroU64,
     source_metadata_per_s: Positive,
     source_all_per_s: Positive,
 }
@@ -36,16 +38,22 @@ impl Deletes {
     }
 
     fn rate(&self, primarycache: &str, seed: u64) -> Result<f64, ExperimentError> {
-        let parameters = MachineParameters::shipped(&self.machine)?;
+        let mut parameters = MachineParameters::shipped(&self.machine)?;
+        parameters.divisor = self.divisor;
+        // As scattered as the whole index is.
+        let run_bytes = parameters.disks.run_bytes.get() / self.divisor;
+        parameters.disks.run_bytes = NonZeroU64::new(run_bytes)
+            .ok_or_else(|| ExperimentError::Unfit("the divisor is too large".to_string()))?;
         let machine = Machine::new(&parameters.with("primarycache", primarycache), seed)?;
-        let index = machine.file("index", self.index_bytes.get());
+        let index_bytes = self.index_bytes.get() / self.divisor;
+        let index = machine.file("index", index_bytes);
         let mut random = Random::new(seed);
         let read_bytes = self.read_bytes.get();
-        let places = self.index_bytes.get() / read_bytes;
+        let places = index_bytes / read_bytes;
         let work = Duration::from_secs_f64(self.work_ms.get() / 1e3);
         machine.run(async {
             // It has been at it for a while.
-            for offset in (0..self.index_bytes.get()).step_by(1 << 20) {
+            for offset in (0..index_bytes).step_by(1 << 20) {
                 machine.read(&index, offset, 1 << 20).await;
             }
             let begun = machine.now();

@@ -92,7 +92,7 @@ impl Priming {
 
         // Every record is searched for, in no order.
         let (begun, before) = (machine.now(), machine.devices());
-        let cold = machine.load(&self.searches(&file, records, seed), None);
+        machine.load(&self.searches(&file, records, seed), None);
         let all = machine.now() - begun;
         let work = machine.devices().since(&before);
         let (busy, missing) = (work.disks_busy_percent(), work.disks.reads as f64);
@@ -100,8 +100,8 @@ impl Priming {
         let before = machine.devices();
         let warm = machine.load(&self.searches(&file, records, seed ^ 1), None);
         let warm_busy = machine.devices().since(&before).disks_busy_percent();
-        // What it took longer than it takes once all is warm.
-        let extra = all.saturating_sub(warm.elapsed.min(cold.elapsed));
+        // While the disks are busy, what is missing is being loaded.
+        let loading = all.mul_f64(busy / 100.0);
         let name = &case.name;
         let finding = |what: &str, unit, source, lab| {
             Finding::new(format!("{name}: {what}"), unit, Some(source), lab)
@@ -110,7 +110,7 @@ impl Priming {
         let mut findings = vec![
             if case.fitted { time.fitted() } else { time },
             finding("share of the data", "%", case.source_percent, percent),
-            finding("LDAP time after it", "min", case.source_ldap_minutes, minutes(extra)),
+            finding("LDAP time after it", "min", case.source_ldap_minutes, minutes(loading)),
             finding(
                 "searches once warm",
                 "1/s",

@@ -21,7 +21,7 @@ const BLOCKS_KEPT_MAX: usize = 64;
 ///
 /// Files lie where they were placed, one after the other. Contents may be smaller on the disks
 /// than for their readers. Inodes lie in blocks behind the files, of which a few are kept; a
-/// directory's names lie in a block of their own.
+/// directory's names lie in a block of their own, with the inodes of its files behind it.
 pub(super) struct DiskTimes {
     station: Arc<Station>,
     /// Bytes of contents for each byte on the disks.
@@ -99,7 +99,17 @@ impl DiskTimes {
         *count += 1;
         let (block, begins) = (*count / INODES_PER_BLOCK, *count % INODES_PER_BLOCK == 1);
         drop(state);
-        begins.then(|| self.scattered(directory.0 << 32 ^ block, INODE_BLOCK_BYTES))
+        begins.then(|| self.beside_directory(directory, 1 + block))
+    }
+
+    /// A block of a directory: its names, and behind them the inodes of what is in it.
+    fn beside_directory(&self, directory: ObjectId, block: u64) -> Request {
+        let names = self.scattered(!directory.0, INODE_BLOCK_BYTES);
+        let offset = names.offset + block * INODE_BLOCK_BYTES;
+        if offset + names.bytes > self.station.size_bytes() {
+            return names;
+        }
+        Request { offset, ..names }
     }
 
     /// A place anywhere on the disks that is always the same.
@@ -127,7 +137,7 @@ impl DiskTimes {
             Call::Sync | Call::SyncFile { .. } | Call::SyncDirectory { .. } => {
                 Some(Request::flush())
             }
-            Call::List { object } => Some(self.scattered(!object.0, INODE_BLOCK_BYTES)),
+            Call::List { object } => Some(self.beside_directory(object, 0)),
             Call::Attributes { object } => self.inode(object),
             Call::Lookup { parent } => self.inode_of_name(parent),
             _ => None,

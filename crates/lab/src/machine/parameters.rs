@@ -17,8 +17,6 @@ pub struct MachineParameters {
     pub memory_bytes: NonZeroU64,
     /// All sizes are divided by it.
     pub divisor: NonZeroU64,
-    /// RAM on top that does not shrink with the sizes, as for requests under way.
-    pub unscaled_bytes: Option<NonZeroU64>,
     /// The processor that serves the requests.
     pub processor: ProcessorParameters,
     /// The network between it and its clients; there is none where they run on it.

@@ -4,7 +4,6 @@ use super::*;
 fn run(seed: u64) -> (u64, u64, Traffic, Traffic) {
     let mut parameters = MachineParameters::shipped("storage-server-2019").expect("shipped");
     parameters.divisor = std::num::NonZeroU64::new(1 << 14).expect("not zero");
-    parameters.unscaled_bytes = None;
     let machine = Machine::new(&parameters, seed).expect("it can be built");
     let blocks = 20_000;
     let file = machine.file("data", blocks * 4096);

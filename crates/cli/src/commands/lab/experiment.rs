@@ -1,3 +1,5 @@
+use std::fs;
+
 use ::lab::experiment::{self, Experiment, Finding};
 
 use crate::arguments::ExperimentArguments;
@@ -31,18 +33,27 @@ pub(crate) fn run(arguments: &ExperimentArguments) -> Result<()> {
         .map(|name| Experiment::shipped(name).map(|experiment| (*name, experiment)))
         .collect::<std::result::Result<Vec<_>, _>>()
         .map_err(Failure::usage)?;
+    let mut done = Vec::new();
     for (index, (name, experiment)) in experiments.into_iter().enumerate() {
-        let findings = experiment.run().map_err(Failure::new)?.findings;
+        let outcome = experiment.run().map_err(Failure::new)?;
+        let findings = &outcome.findings;
         let text = match arguments.csv {
             true => {
-                let csv = experiment::csv(name, &findings);
+                let csv = experiment::csv(name, findings);
                 // One line of headings for all.
                 let skipped = if index == 0 { 0 } else { csv.find('\n').map_or(0, |end| end + 1) };
                 csv[skipped..].to_string()
             }
-            false => people(name, &experiment, &findings, index == 0),
+            false => people(name, &experiment, findings, index == 0),
         };
         print(&text);
+        done.push((name, experiment, outcome));
+    }
+    if let Some(file) = &arguments.report {
+        let page = ::lab::report::html(&done).map_err(Failure::new)?;
+        fs::write(file, page).map_err(|error| {
+            Failure::new(format!("cannot write the report {}: {error}", file.display()))
+        })?;
     }
     Ok(())
 }

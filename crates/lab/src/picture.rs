@@ -1,0 +1,162 @@
+//! Pictures of what experiments find, as SVG.
+
+use plotters::prelude::*;
+
+use crate::experiment::{Chart, Finding};
+use crate::plot::{COLOURS, PlotError};
+
+/// Width of a picture, in its own units.
+const WIDTH: u32 = 760;
+/// Height of a chart of lines.
+const HEIGHT: u32 = 380;
+/// Height of a row of bars.
+const ROW: u32 = 30;
+/// Characters of a row's name that are shown.
+const NAME_MAX: usize = 54;
+
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// Lines over a common axis, and the source's figures as rings.
+///
+/// # Errors
+/// When it cannot be drawn.
+pub(crate) fn lines(chart: &Chart) -> Result<String, PlotError> {
+    let mut text = String::new();
+    let backend = SVGBackend::with_string(&mut text, (WIDTH, HEIGHT));
+    draw_lines(chart, backend).map_err(|error| PlotError::new(&*error))?;
+    Ok(text)
+}
+
+/// Figures in the same unit as bars, and the source's as lines across them.
+///
+/// # Errors
+/// When it cannot be drawn.
+pub(crate) fn bars(findings: &[&Finding]) -> Result<String, PlotError> {
+    let mut text = String::new();
+    let height = 70 + ROW * findings.len() as u32;
+    let backend = SVGBackend::with_string(&mut text, (WIDTH, height));
+    draw_bars(findings, backend).map_err(|error| PlotError::new(&*error))?;
+    Ok(text)
+}
+
+fn draw_lines(picture: &Chart, backend: SVGBackend) -> Drawn {
+    let points = || picture.lines.iter().chain(&picture.dots).flat_map(|line| &line.points);
+    let least = points().map(|point| point.0).fold(f64::MAX, f64::min);
+    let greatest = points().map(|point| point.0).fold(f64::MIN, f64::max);
+    let highest = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max);
+    if least > greatest {
+        return Err("a chart has no points".into());
+    }
+    let area = backend.into_drawing_area();
+    area.fill(&WHITE)?;
+    let base = if picture.doubling_x { 2.0 } else { 10.0 };
+    let x = (least / 1.15..greatest * 1.15).log_scale().base(base);
+    let mut chart = ChartBuilder::on(&area)
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(76)
+        .build_cartesian_2d(x, 0.0..highest * 1.08)?;
+    chart
+        .configure_mesh()
+        .x_desc(picture.x.as_str())
+        .y_desc(picture.y.as_str())
+        .x_label_formatter(&|x| format!("{}", (x * 100.0).round() / 100.0))
+        .y_label_formatter(&|y| thousands(*y))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    for (line, colour) in picture.lines.iter().zip(COLOURS.into_iter().skip(1).cycle()) {
+        let style = colour.stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(line.points.iter().copied(), style))?
+            .label(line.name.as_str())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+        let points = line.points.iter();
+        chart.draw_series(points.map(|&point| Circle::new(point, 3, colour.filled())))?;
+    }
+    if let Some(dots) = &picture.dots {
+        let ring = BLACK.stroke_width(2);
+        chart
+            .draw_series(dots.points.iter().map(|&point| Circle::new(point, 6, ring)))?
+            .label(dots.name.as_str())
+            .legend(move |(x, y)| Circle::new((x + 10, y), 5, ring));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.2))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+fn draw_bars(findings: &[&Finding], backend: SVGBackend) -> Drawn {
+    let unit = findings.first().ok_or("there are no figures")?.unit;
+    let figures = findings.iter().flat_map(|finding| [Some(finding.lab), finding.source]);
+    let highest = figures.flatten().fold(f64::MIN_POSITIVE, f64::max);
+    let count = findings.len() as f64;
+    let area = backend.into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(4)
+        .build_cartesian_2d(-highest * 1.05..highest * 1.12, 0.0..count)?;
+    chart
+        .configure_mesh()
+        .disable_y_axis()
+        .disable_y_mesh()
+        .x_desc(unit)
+        .x_label_formatter(&|x| if *x < 0.0 { String::new() } else { thousands(*x) })
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.06))
+        .draw()?;
+    let (lab, source) = (COLOURS[5], COLOURS[9]);
+    for (row, finding) in findings.iter().enumerate() {
+        let top = count - row as f64;
+        let (above, below) = (top - 0.2, top - 0.8);
+        let bar = [(0.0, below), (finding.lab.max(0.0), above)];
+        chart.draw_series([Rectangle::new(bar, lab.mix(0.75).filled())])?;
+        if let Some(figure) = finding.source {
+            let across = [(figure, top - 0.1), (figure, top - 0.9)];
+            chart.draw_series([PathElement::new(across, source.stroke_width(3))])?;
+        }
+        let mut name: String = finding.what.chars().take(NAME_MAX).collect();
+        if name.len() < finding.what.len() {
+            name.push('…');
+        }
+        let style = ("sans-serif", 12).into_font().color(&BLACK.mix(0.8));
+        let place = (-highest * 1.05, top - 0.32);
+        chart.draw_series([Text::new(name, place, style)])?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+/// A figure with its thousands apart.
+pub(crate) fn thousands(figure: f64) -> String {
+    let digits = match figure.abs() {
+        0.0 => 0,
+        size if size < 10.0 => 2,
+        size if size < 100.0 => 1,
+        _ => 0,
+    };
+    let text = format!("{figure:.digits$}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let sign = if whole.starts_with('-') { "-" } else { "" };
+    let whole = whole.trim_start_matches('-').as_bytes();
+    let groups: Vec<&str> =
+        whole.rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or("")).collect();
+    format!("{sign}{}{rest}", groups.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        let shown = [0.0, 1.234, -12.34, 123.4, 1234.5, 1_234_567.0].map(thousands);
+        assert_eq!(shown, ["0", "1.23", "-12.3", "123", "1,234", "1,234,567"]);
+    }
+}

@@ -1,0 +1,214 @@
+//! [`html`]: what experiments found, as one page that needs nothing else.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::experiment::{Experiment, Finding, Outcome};
+use crate::picture::{bars, lines, thousands};
+use crate::plot::PlotError;
+
+/// Within this share of the source a figure is taken to agree where hardware and load are known.
+const CLOSE: f64 = 0.15;
+/// Within this one elsewhere.
+const NEAR: f64 = 0.30;
+/// Pictures of bars that an experiment without charts gets at most.
+const PICTURES_MAX: usize = 2;
+
+const STYLE: &str = include_str!("report.css");
+
+/// One page about these experiments, pictures and all.
+///
+/// # Errors
+/// When a picture cannot be drawn.
+pub fn html(done: &[(&str, Experiment, Outcome)]) -> Result<String, PlotError> {
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>The lab of Warmfront</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>The lab</h1>\n<p class=\"lead\">What five documents report of caches, done again: the \
+         engine of Warmfront on modelled devices and virtual time, with nothing of it replaced. \
+         Each figure stands beside the source's. A figure that a parameter was fitted to proves \
+         nothing and is marked; where the lab disagrees, the text says why.</p>\n"
+    );
+    overview(&mut page, done);
+    for (name, experiment, outcome) in done {
+        section(&mut page, name, experiment, outcome)?;
+    }
+    page.push_str("</main>\n</body>\n</html>\n");
+    Ok(page)
+}
+
+/// A line for each experiment, with all ratios as dots on a scale.
+fn overview(page: &mut String, done: &[(&str, Experiment, Outcome)]) {
+    page.push_str(
+        "<section>\n<h2>All at a glance</h2>\n<p>Each dot is a figure of the lab over the \
+         source's: in the middle they are equal, at the edges one is twice the other or more. \
+         Rings are figures that something was fitted to. The darker band is 15 % to both sides, \
+         the lighter one 30 %.</p>\n<table class=\"overview\">\n",
+    );
+    for (name, experiment, outcome) in done {
+        let _ = writeln!(
+            page,
+            "<tr><td><a href=\"#{name}\">{}</a></td><td>{}</td></tr>",
+            escape(&experiment.question),
+            dots(&outcome.findings)
+        );
+    }
+    page.push_str("</table>\n</section>\n");
+}
+
+/// Ratios on a logarithmic scale from a half to two.
+fn dots(findings: &[Finding]) -> String {
+    const WIDTH: f64 = 260.0;
+    let place = |ratio: f64| WIDTH * (0.5 + ratio.max(0.5).min(2.0).log2() / 2.0);
+    let mut svg = format!(
+        "<svg viewBox=\"-8 0 {} 22\" width=\"{}\" height=\"22\" role=\"img\">",
+        WIDTH + 16.0,
+        WIDTH + 16.0
+    );
+    for (share, class) in [(NEAR, "near"), (CLOSE, "close")] {
+        let (from, to) = (place(1.0 / (1.0 + share)), place(1.0 + share));
+        let _ = write!(
+            svg,
+            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"2\" width=\"{:.1}\" height=\"18\"/>",
+            to - from
+        );
+    }
+    let _ = write!(svg, "<line x1=\"0\" x2=\"{WIDTH}\" y1=\"11\" y2=\"11\"/>");
+    for finding in findings {
+        let Some(ratio) = finding.ratio() else { continue };
+        let class = if finding.fitted { "fitted" } else { "free" };
+        let _ = write!(
+            svg,
+            "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"11\" r=\"4\"><title>{}: {ratio:.2}\
+             </title></circle>",
+            place(ratio),
+            escape(&finding.what)
+        );
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+fn section(
+    page: &mut String,
+    name: &str,
+    experiment: &Experiment,
+    outcome: &Outcome,
+) -> Result<(), PlotError> {
+    let Experiment { question, source, setup, remark, .. } = experiment;
+    let _ = write!(
+        page,
+        "<section id=\"{name}\">\n<h2>{}</h2>\n<p class=\"source\">{}</p>\n<h3>Set-up</h3>\n\
+         <p>{}</p>\n<h3>Finding</h3>\n<p>{}</p>\n",
+        escape(question),
+        escape(source),
+        escape(setup),
+        escape(remark)
+    );
+    for chart in &outcome.charts {
+        let _ = writeln!(
+            page,
+            "<figure>{}<figcaption>{}</figcaption></figure>",
+            lines(chart)?,
+            escape(&chart.title)
+        );
+    }
+    if outcome.charts.is_empty() {
+        for findings in pictured(&outcome.findings) {
+            let has_source = findings.iter().any(|finding| finding.source.is_some());
+            let caption = match has_source {
+                true => "Bars are the lab's figures, lines across them the source's.",
+                false => "The lab's figures; the source has none.",
+            };
+            let _ = writeln!(
+                page,
+                "<figure>{}<figcaption>{caption}</figcaption></figure>",
+                bars(&findings)?
+            );
+        }
+    }
+    table(page, &outcome.findings);
+    let _ = writeln!(
+        page,
+        "<p class=\"repeat\">To repeat it: <code>warmfront lab run {name}</code></p>\n</section>"
+    );
+    Ok(())
+}
+
+/// The findings in the units that most of them have, at least two of each.
+fn pictured(findings: &[Finding]) -> Vec<Vec<&Finding>> {
+    let mut by_unit: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
+    for finding in findings {
+        by_unit.entry(finding.unit).or_default().push(finding);
+    }
+    let mut groups: Vec<Vec<&Finding>> = by_unit.into_values().collect();
+    groups.retain(|group| group.len() > 1 && group[0].unit != "ratio");
+    groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
+    groups.truncate(PICTURES_MAX);
+    groups
+}
+
+fn table(page: &mut String, findings: &[Finding]) {
+    page.push_str(
+        "<table class=\"figures\">\n<tr><th>found</th><th>unit</th><th>source</th><th>lab</th>\
+         <th>ratio</th></tr>\n",
+    );
+    for finding in findings {
+        let source = finding.source.map_or("–".to_string(), thousands);
+        let (ratio, class) = match finding.ratio() {
+            None => ("–".to_string(), ""),
+            Some(ratio) if finding.fitted => (format!("{ratio:.2}, fitted"), "fitted"),
+            Some(ratio) => {
+                let off = (ratio - 1.0).abs();
+                let class = match off {
+                    _ if off <= CLOSE => "close",
+                    _ if off <= NEAR => "near",
+                    _ => "far",
+                };
+                (format!("{ratio:.2}"), class)
+            }
+        };
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{source}</td><td>{}</td><td class=\"{class}\">{ratio}\
+             </td></tr>",
+            escape(&finding.what),
+            finding.unit,
+            thousands(finding.lab)
+        );
+    }
+    page.push_str("</table>\n");
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_has_its_section() {
+        let done: Vec<_> = ["flash-power-loss", "tmpfs-page-out"]
+            .into_iter()
+            .map(|name| {
+                let experiment = Experiment::shipped(name).expect("it is shipped");
+                let outcome = experiment.run().expect("it can be done");
+                (name, experiment, outcome)
+            })
+            .collect();
+        let page = html(&done).expect("it can be drawn");
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+        for (name, experiment, _) in &done {
+            assert!(page.contains(&format!("<section id=\"{name}\">")), "{name}");
+            assert!(page.contains(&escape(&experiment.question)), "{name}");
+        }
+        assert!(page.matches("<figure><svg").count() >= 2, "there are pictures");
+        assert!(page.contains("fitted") && !page.contains("http"), "it needs nothing else");
+        assert_eq!(page, html(&done).expect("it can be drawn"));
+    }
+}
