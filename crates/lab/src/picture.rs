@@ -11,8 +11,11 @@ const WIDTH: u32 = 760;
 const HEIGHT: u32 = 380;
 /// Height of a row of bars.
 const ROW: u32 = 30;
-/// Characters of a row's name that are shown.
+/// Width of the names of bars, and characters of each that are shown.
+const NAMES_WIDTH: u32 = 350;
 const NAME_MAX: usize = 54;
+/// Of all that is written; which fonts there are is left to whoever shows the picture.
+const LABEL: (&str, u32) = ("sans-serif", 14);
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
@@ -53,8 +56,8 @@ fn draw_lines(picture: &Chart, backend: SVGBackend) -> Drawn {
     let x = (least / 1.15..greatest * 1.15).log_scale().base(base);
     let mut chart = ChartBuilder::on(&area)
         .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(76)
+        .x_label_area_size(48)
+        .y_label_area_size(84)
         .build_cartesian_2d(x, 0.0..highest * 1.08)?;
     chart
         .configure_mesh()
@@ -62,6 +65,8 @@ fn draw_lines(picture: &Chart, backend: SVGBackend) -> Drawn {
         .y_desc(picture.y.as_str())
         .x_label_formatter(&|x| format!("{}", (x * 100.0).round() / 100.0))
         .y_label_formatter(&|y| thousands(*y))
+        .label_style(LABEL)
+        .axis_desc_style(LABEL)
         .light_line_style(TRANSPARENT)
         .draw()?;
     for (line, colour) in picture.lines.iter().zip(COLOURS.into_iter().skip(1).cycle()) {
@@ -82,6 +87,7 @@ fn draw_lines(picture: &Chart, backend: SVGBackend) -> Drawn {
     }
     chart
         .configure_series_labels()
+        .label_font(LABEL)
         .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.85))
         .border_style(BLACK.mix(0.2))
@@ -97,19 +103,22 @@ fn draw_bars(findings: &[&Finding], backend: SVGBackend) -> Drawn {
     let count = findings.len() as f64;
     let area = backend.into_drawing_area();
     area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area)
+    let (names, bars) = area.split_horizontally(NAMES_WIDTH);
+    let mut chart = ChartBuilder::on(&bars)
         .margin(12)
-        .x_label_area_size(40)
-        .y_label_area_size(4)
-        .build_cartesian_2d(-highest * 1.05..highest * 1.12, 0.0..count)?;
+        .x_label_area_size(48)
+        .build_cartesian_2d(0.0..highest * 1.08, 0.0..count)?;
     chart
         .configure_mesh()
         .disable_y_axis()
         .disable_y_mesh()
+        .label_style(LABEL)
+        .axis_desc_style(LABEL)
         .x_desc(unit)
-        .x_label_formatter(&|x| if *x < 0.0 { String::new() } else { thousands(*x) })
+        .x_labels(6)
+        .x_label_formatter(&|x| thousands(*x))
         .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.06))
+        .bold_line_style(BLACK.mix(0.08))
         .draw()?;
     let (lab, source) = (COLOURS[5], COLOURS[9]);
     for (row, finding) in findings.iter().enumerate() {
@@ -125,9 +134,9 @@ fn draw_bars(findings: &[&Finding], backend: SVGBackend) -> Drawn {
         if name.len() < finding.what.len() {
             name.push('…');
         }
-        let style = ("sans-serif", 12).into_font().color(&BLACK.mix(0.8));
-        let place = (-highest * 1.05, top - 0.32);
-        chart.draw_series([Text::new(name, place, style)])?;
+        let style = LABEL.into_font().color(&BLACK.mix(0.85));
+        let (_, y) = chart.backend_coord(&(0.0, top - 0.32));
+        names.draw_text(&name, &style, (12, y))?;
     }
     area.present()?;
     Ok(())

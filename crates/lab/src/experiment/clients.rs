@@ -152,12 +152,15 @@ impl Clients {
                     }
                 }
                 if threads == shown {
+                    let more = |what: &str, unit, lab| {
+                        Finding::new(format!("{}, {what}", variant.name), unit, None, lab)
+                    };
                     outcome.findings.extend([
-                        Finding::new("99th percentile of it", "ms", None, point.p99_ms),
-                        Finding::new("hits in RAM", "%", None, point.hit_percent),
-                        Finding::new("of the misses, from flash", "%", None, point.flash_percent),
-                        Finding::new("disks busy", "%", None, point.disks_busy_percent),
-                        Finding::new("fed to flash", "MB/s", None, point.flash_written_mb_s),
+                        more("99th percentile", "ms", point.p99_ms),
+                        more("hits in RAM", "%", point.hit_percent),
+                        more("of the misses, from flash", "%", point.flash_percent),
+                        more("disks busy", "%", point.disks_busy_percent),
+                        more("fed to flash", "MB/s", point.flash_written_mb_s),
                     ]);
                 }
             }

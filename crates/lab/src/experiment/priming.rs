@@ -38,9 +38,17 @@ struct Case {
     source_ldap_minutes: f64,
     source_searches_per_s: f64,
     source_response_ms: f64,
-    /// It is what `dd_start_us` was fitted to.
-    #[serde(default)]
-    fitted: bool,
+    /// What a parameter was fitted to.
+    fitted: Option<Fitted>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Fitted {
+    /// The time of the `dd`, by `dd_start_us`.
+    Dd,
+    /// The time of the searches, by `record_bytes`.
+    Ldap,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -107,10 +115,11 @@ impl Priming {
             Finding::new(format!("{name}: {what}"), unit, Some(source), lab)
         };
         let time = finding("dd time", "min", case.source_minutes, minutes(primed));
+        let ldap = finding("LDAP time after it", "min", case.source_ldap_minutes, minutes(loading));
         let mut findings = vec![
-            if case.fitted { time.fitted() } else { time },
+            if case.fitted == Some(Fitted::Dd) { time.fitted() } else { time },
             finding("share of the data", "%", case.source_percent, percent),
-            finding("LDAP time after it", "min", case.source_ldap_minutes, minutes(loading)),
+            if case.fitted == Some(Fitted::Ldap) { ldap.fitted() } else { ldap },
             finding(
                 "searches once warm",
                 "1/s",
