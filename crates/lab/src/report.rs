@@ -62,7 +62,7 @@ fn overview(page: &mut String, done: &[(&str, Experiment, Outcome)]) {
 /// Ratios on a logarithmic scale from a half to two.
 fn dots(findings: &[Finding]) -> String {
     const WIDTH: f64 = 260.0;
-    let place = |ratio: f64| WIDTH * (0.5 + ratio.max(0.5).min(2.0).log2() / 2.0);
+    let place = |ratio: f64| WIDTH * (0.5 + ratio.clamp(0.5, 2.0).log2() / 2.0);
     let mut svg = format!(
         "<svg viewBox=\"-8 0 {} 22\" width=\"{}\" height=\"22\" role=\"img\">",
         WIDTH + 16.0,
