@@ -132,7 +132,7 @@ fn draw_bars(findings: &[&Finding], backend: SVGBackend) -> Drawn {
         }
         let mut name: String = finding.what.chars().take(NAME_MAX).collect();
         if name.len() < finding.what.len() {
-            name.push('…');
+            name.push_str("...");
         }
         let style = LABEL.into_font().color(&BLACK.mix(0.85));
         let (_, y) = chart.backend_coord(&(0.0, top - 0.32));

@@ -157,9 +157,9 @@ fn table(page: &mut String, findings: &[Finding]) {
          <th>ratio</th></tr>\n",
     );
     for finding in findings {
-        let source = finding.source.map_or("–".to_string(), thousands);
+        let source = finding.source.map_or("&ndash;".to_string(), thousands);
         let (ratio, class) = match finding.ratio() {
-            None => ("–".to_string(), ""),
+            None => ("&ndash;".to_string(), ""),
             Some(ratio) if finding.fitted => (format!("{ratio:.2}, fitted"), "fitted"),
             Some(ratio) => {
                 let off = (ratio - 1.0).abs();
