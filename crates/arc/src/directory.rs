@@ -1,8 +1,7 @@
 //! [`Directory`]: resident records and ghosts on their lists, and the one index that finds both.
 
-use hashbrown::HashTable;
-
 use crate::ghost::Fingerprint;
+use crate::index::{HashIndex, Index};
 use crate::place::Place;
 use crate::record::Record;
 use crate::slab::{Item, Slab};
@@ -13,9 +12,6 @@ const INDEX_BYTES: u64 = 10;
 
 /// The most that it takes per item: after many items have gone, until the table shrinks.
 const INDEX_BYTES_MAX: u64 = 24;
-
-/// Table entries that are kept when shrinking.
-const INDEX_MIN: usize = 64;
 
 /// Set in the index entry of a ghost; the other bits are the slot in its slab.
 const GHOST: u32 = 1 << 31;
@@ -31,21 +27,21 @@ pub(crate) enum Found {
 
 /// See the module. A record that is evicted becomes a ghost in its place in the index.
 #[derive(Debug)]
-pub(crate) struct Directory<K, V> {
+pub(crate) struct Directory<K, V, I = HashIndex> {
     records: Slab<Record<K, V>>,
     ghosts: Slab<Fingerprint>,
-    index: HashTable<u32>,
+    index: I,
 }
 
-impl<K: Eq, V> Directory<K, V> {
+impl<K: Eq, V, I: Index> Directory<K, V, I> {
     /// Memory of a resident record, bytes, with an even share of the index.
     pub const RECORD_BYTES: u64 = Slab::<Record<K, V>>::ITEM_BYTES + INDEX_BYTES;
 
     /// Memory of a ghost, bytes, with an even share of the index.
     pub const GHOST_BYTES: u64 = Slab::<Fingerprint>::ITEM_BYTES + INDEX_BYTES;
 
-    pub fn new() -> Self {
-        Self { records: Slab::new(), ghosts: Slab::new(), index: HashTable::new() }
+    pub fn with_index(index: I) -> Self {
+        Self { records: Slab::new(), ghosts: Slab::new(), index }
     }
 
     /// The records on their lists.
@@ -63,23 +59,23 @@ impl<K: Eq, V> Directory<K, V> {
     /// The slot of the key's resident record.
     #[inline]
     pub fn record(&self, hash: u64, key: &K) -> Option<u32> {
-        let is = |&entry: &u32| entry & GHOST == 0 && self.records.get(entry).key == *key;
-        self.index.find(hash, is).copied()
+        let is = |entry: u32| entry & GHOST == 0 && self.records.get(entry).key == *key;
+        self.index.find(hash, is)
     }
 
     /// The slot of the ghost with this hash.
     pub fn ghost(&self, hash: u64) -> Option<u32> {
-        let is = |&entry: &u32| entry & GHOST != 0 && self.hash(entry) == hash;
+        let is = |entry: u32| entry & GHOST != 0 && self.hash(entry) == hash;
         self.index.find(hash, is).map(|entry| entry ^ GHOST)
     }
 
     /// The key's record, or else its ghost.
     pub fn find(&self, hash: u64, key: &K) -> Option<Found> {
-        let is = |&entry: &u32| match entry & GHOST {
+        let is = |entry: u32| match entry & GHOST {
             0 => self.records.get(entry).key == *key,
             _ => self.hash(entry) == hash,
         };
-        match *self.index.find(hash, is)? {
+        match self.index.find(hash, is)? {
             // Behind the ghost of another key with the same hash the record may still stand.
             entry if entry & GHOST != 0 => Some(match self.record(hash, key) {
                 Some(slot) => Found::Record(slot),
@@ -114,10 +110,8 @@ impl<K: Eq, V> Directory<K, V> {
     pub fn replace_by_ghost(&mut self, slot: u32, ghost: Fingerprint) -> Record<K, V> {
         let record = self.records.remove(slot);
         let entry = self.ghosts.push(ghost) | GHOST;
-        match self.index.find_mut(record.hash, |&at| at == slot) {
-            Some(at) => *at = entry,
-            None => panic!("slot {slot} is not in the index"),
-        }
+        let is_there = self.index.replace(record.hash, slot, entry);
+        assert!(is_there, "slot {slot} is not in the index");
         record
     }
 
@@ -159,31 +153,17 @@ impl<K: Eq, V> Directory<K, V> {
 
     fn enter(&mut self, hash: u64, entry: u32) {
         let (records, ghosts) = (&self.records, &self.ghosts);
-        self.index.insert_unique(hash, entry, |&at| self::hash(records, ghosts, at));
+        self.index.insert(hash, entry, |at| self::hash(records, ghosts, at));
     }
 
     fn strike(&mut self, hash: u64, entry: u32) {
-        match self.index.find_entry(hash, |&at| at == entry) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => panic!("entry {entry:#x} is not in the index"),
-        }
-        // Not by its capacity: that leaves the places of removed items out.
-        if self.index.allocation_size() as u64 > self.index_bytes_max() {
-            let (records, ghosts) = (&self.records, &self.ghosts);
-            let len = self.index.len() + INDEX_MIN / 2;
-            self.index.shrink_to(len, |&at| self::hash(records, ghosts, at));
-        }
+        assert!(self.index.remove(hash, entry), "entry {entry:#x} is not in the index");
+        let (records, ghosts) = (&self.records, &self.ghosts);
+        self.index.shrink(INDEX_BYTES_MAX, |at| self::hash(records, ghosts, at));
     }
 
     fn renumber(&mut self, hash: u64, from: u32, to: u32) {
-        match self.index.find_mut(hash, |&at| at == from) {
-            Some(at) => *at = to,
-            None => panic!("entry {from:#x} is not in the index"),
-        }
-    }
-
-    fn index_bytes_max(&self) -> u64 {
-        INDEX_BYTES_MAX * (self.index.len() + INDEX_MIN) as u64
+        assert!(self.index.replace(hash, from, to), "entry {from:#x} is not in the index");
     }
 
     /// Recounts lists, sums and index.
@@ -200,14 +180,11 @@ impl<K: Eq, V> Directory<K, V> {
         let ghosts = slots(self.ghosts.slots())
             .filter_map(|slot| self.ghosts.occupant(slot).map(|ghost| (ghost.hash, slot | GHOST)));
         for (hash, entry) in records.chain(ghosts) {
-            if self.index.find(hash, |&at| at == entry).is_none() {
+            if self.index.find(hash, |at| at == entry).is_none() {
                 return Err(format!("entry {entry:#x} is not in the index"));
             }
         }
-        if self.index.allocation_size() as u64 > self.index_bytes_max() {
-            return Err(format!("index takes {} bytes", self.index.allocation_size()));
-        }
-        Ok(())
+        self.index.validate(INDEX_BYTES_MAX)
     }
 }
 

@@ -31,6 +31,7 @@ mod directory;
 mod duel;
 mod ghost;
 mod hits;
+mod index;
 mod list;
 mod offer;
 mod options;
@@ -56,6 +57,7 @@ pub use curve::{
     CURVE_BYTES_MAX, CURVE_SAMPLES_MIN, CURVE_TOLERANCE, Curve, CurvePoint, CurveSnapshot, Load,
 };
 pub use ghost::Ghost;
+pub use index::{DenseIndex, HashIndex, Index};
 pub use list::{Class, List, Queue};
 pub use offer::Offer;
 pub use options::{CORRELATED_WINDOW, Options};

@@ -96,6 +96,7 @@ use std::time::Duration;
 use crate::behaviour::{Behaviour, GHOSTS_MIN};
 use crate::directory::{Directory, Found};
 use crate::ghost::Ghost;
+use crate::index::{HashIndex, Index};
 use crate::list::{Class, LISTS, List, Queue};
 use crate::options::Options;
 use crate::partition::Partitions;
@@ -175,16 +176,16 @@ pub struct Inserted {
 /// See the module.
 ///
 /// Every call takes the key's `hash` from the caller, which must always be the same for the same
-/// key, and good in all 64 bits.
+/// key, and good in all 64 bits. `I` is how a record is found by it.
 #[derive(Debug)]
-pub struct Policy<K, V> {
+pub struct Policy<K, V, I = HashIndex> {
     capacity: u64,
     window_us: u64,
     record_share: u64,
     charge_overhead: bool,
     record_overhead: u64,
     ghost_overhead: u64,
-    directory: Directory<K, V>,
+    directory: Directory<K, V, I>,
     partitions: Partitions,
     tenants: Tenants,
     /// Payload and headers of all records, bytes.
@@ -216,32 +217,47 @@ pub(crate) enum Giver {
 impl<K: Eq + Clone, V: Clone> Policy<K, V> {
     /// An empty policy. `options.shards` has no meaning here.
     pub fn new(options: &Options) -> Self {
-        let mut policy = Self::one_of(options, 1, &Tuner::for_kind(options, 1));
-        policy.set_capacity(options.capacity_bytes, &mut Vec::new());
-        policy
+        Self::with_index(options, HashIndex::default())
     }
 
     /// One of `count` policies that share a capacity and a tuner.
     pub(crate) fn one_of(options: &Options, count: usize, behaviour: &Behaviour) -> Self {
-        let count = count as u64;
-        let capacity_bytes = options.capacity_bytes / count;
-        let options = Options { capacity_bytes, ..*options };
-        let mut policy = Self::with_behaviour(&options, behaviour.clone());
-        policy.set_ghosts_min(GHOSTS_MIN / count);
-        policy
+        Self::part_of(options, count, behaviour, HashIndex::default())
     }
 
     /// An empty policy whose records follow these rules.
     pub(crate) fn with_behaviour(options: &Options, behaviour: Behaviour) -> Self {
+        Self::empty(options, behaviour, HashIndex::default())
+    }
+}
+
+impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
+    /// An empty policy that finds its records by this index, which is empty.
+    pub fn with_index(options: &Options, index: I) -> Self {
+        let mut policy = Self::part_of(options, 1, &Tuner::for_kind(options, 1), index);
+        policy.set_capacity(options.capacity_bytes, &mut Vec::new());
+        policy
+    }
+
+    fn part_of(options: &Options, count: usize, behaviour: &Behaviour, index: I) -> Self {
+        let count = count as u64;
+        let capacity_bytes = options.capacity_bytes / count;
+        let options = Options { capacity_bytes, ..*options };
+        let mut policy = Self::empty(&options, behaviour.clone(), index);
+        policy.set_ghosts_min(GHOSTS_MIN / count);
+        policy
+    }
+
+    fn empty(options: &Options, behaviour: Behaviour, index: I) -> Self {
         let charged = u64::from(options.charge_overhead);
         Self {
             capacity: options.capacity_bytes,
             window_us: options.correlated_window.as_micros() as u64,
             record_share: options.record_share.max(1),
             charge_overhead: options.charge_overhead,
-            record_overhead: charged * Directory::<K, V>::RECORD_BYTES,
-            ghost_overhead: charged * Directory::<K, V>::GHOST_BYTES,
-            directory: Directory::new(),
+            record_overhead: charged * Directory::<K, V, I>::RECORD_BYTES,
+            ghost_overhead: charged * Directory::<K, V, I>::GHOST_BYTES,
+            directory: Directory::with_index(index),
             partitions: Partitions::new(behaviour),
             tenants: Tenants::default(),
             weight: 0,
@@ -796,7 +812,7 @@ impl<K: Eq + Clone, V: Clone> Policy<K, V> {
     }
 
     /// The lists of that name of all partitions.
-    fn places(&self, list: List) -> impl Iterator<Item = Place> + use<K, V> {
+    fn places(&self, list: List) -> impl Iterator<Item = Place> + use<K, V, I> {
         (0..self.partitions.len()).map(move |partition| Place::new(partition, list))
     }
 

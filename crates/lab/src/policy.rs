@@ -29,7 +29,7 @@ pub use min::{Min, NEVER};
 pub use name::{PolicyName, UnknownPolicy};
 pub use objects::Objects;
 pub use s3_fifo::S3Fifo;
-pub use shipped::Shipped;
+pub use shipped::{Numbered, Shipped};
 pub use sieve::Sieve;
 pub use two_q::TwoQ;
 pub use w_tinylfu::WTinyLfu;

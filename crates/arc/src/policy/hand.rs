@@ -4,6 +4,7 @@
 use super::{GHOST_SHARE, Giver, HAND_STEPS_MAX, Policy};
 use crate::behaviour::{Behaviour, GHOST_REACH, PROMOTION_HITS, Setting};
 use crate::ghost::Fingerprint;
+use crate::index::Index;
 use crate::list::{Class, List, Queue};
 use crate::partition::Partition;
 use crate::place::Place;
@@ -11,7 +12,7 @@ use crate::record::Record;
 use crate::slab::{ITEMS_MAX, Item};
 use crate::sync::Relaxed;
 
-impl<K: Eq + Clone, V: Clone> Policy<K, V> {
+impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     /// Evicts one record and leaves its ghost. `None` if the giver holds nothing.
     pub(super) fn evict(&mut self, giver: Giver) -> Option<Record<K, V>> {
         let partition = match giver {

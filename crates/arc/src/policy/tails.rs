@@ -1,12 +1,13 @@
 //! The tails: records that go soon, offered to a level below ahead of the clock's hand.
 
 use super::Policy;
+use crate::index::Index;
 use crate::list::List;
 use crate::offer::Offer;
 use crate::place::Place;
 use crate::record::Record;
 
-impl<K: Eq + Clone, V: Clone> Policy<K, V> {
+impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     /// Appends to `offers` up to `records_max` records of a list that have not been offered where
     /// they stand, in the order in which the hand will come to them.
     ///

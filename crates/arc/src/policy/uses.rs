@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::{Evicted, Policy};
 use crate::behaviour::{Behaviour, Setting};
+use crate::index::Index;
 use crate::list::{List, Queue};
 use crate::place::Place;
 use crate::record::{Charge, Kind, Record};
 use crate::sync::Relaxed;
 use crate::touch::Noted;
 
-impl<K: Eq + Clone, V: Clone> Policy<K, V> {
+impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     /// A resident record was used, not only again within the same touch.
     #[inline]
     pub(super) fn note_use(&self, record: &Record<K, V>, noted: Noted, now: Duration) {

@@ -2,12 +2,13 @@
 
 use super::Policy;
 use crate::behaviour::Behaviour;
+use crate::index::Index;
 use crate::list::{Class, LISTS, List, Queue};
 use crate::partition::Partition;
 use crate::place::Place;
 use crate::slab::Item;
 
-impl<K: Eq + Clone, V: Clone> Policy<K, V> {
+impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     /// Recounts the shadows of all partitions.
     pub fn validate_shadows(&self) -> Result<(), String> {
         self.partitions.iter().try_for_each(|partition| match &partition.behaviour {

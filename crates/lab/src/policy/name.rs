@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use arc::PolicyKind;
+use arc::{DenseIndex, HashIndex, PolicyKind};
 
 use super::{
     Car, Lirs, ListArc, Lru, Min, Objects, Policy, S3Fifo, Shipped, Sieve, TwoQ, WTinyLfu,
@@ -95,12 +95,18 @@ impl PolicyName {
             PolicyName::S3Fifo => Box::new(S3Fifo::new(capacity, objects)),
             PolicyName::Sieve => Box::new(Sieve::new(capacity, objects)),
             PolicyName::WTinyLfu => Box::new(WTinyLfu::new(capacity, objects)),
-            PolicyName::Arc => {
-                Box::new(Shipped::new(PolicyKind::Arc, capacity, objects, charge_overhead))
-            }
-            PolicyName::Auto => {
-                Box::new(Shipped::new(PolicyKind::Auto, capacity, objects, charge_overhead))
-            }
+            PolicyName::Arc => Box::new(Shipped::<DenseIndex>::new(
+                PolicyKind::Arc,
+                capacity,
+                objects,
+                charge_overhead,
+            )),
+            PolicyName::Auto => Box::new(Shipped::<HashIndex>::new(
+                PolicyKind::Auto,
+                capacity,
+                objects,
+                charge_overhead,
+            )),
             PolicyName::Min => Box::new(Min::new(capacity, objects, trace)),
         }
     }

@@ -193,3 +193,19 @@ fn min_wants_its_own_trace() {
     let (trace, objects) = trace([1, 2]);
     Min::new(1, &objects, &trace).access(1);
 }
+
+#[test]
+fn how_records_are_found_makes_no_difference() {
+    let objects = Objects::uniform(5000);
+    let mut random = storage::Random::new(3);
+    let mut dense = Shipped::<arc::DenseIndex>::new(arc::PolicyKind::Arc, 700, &objects, false);
+    let mut hashed = Shipped::<arc::HashIndex>::new(arc::PolicyKind::Arc, 700, &objects, false);
+    for _ in 0..100_000 {
+        // Some of them again and again.
+        let below = if random.below(3) == 0 { 5000 } else { 900 };
+        let id = random.below(below) as u32;
+        assert_eq!(dense.access(id), hashed.access(id));
+    }
+    assert_eq!(dense.resident_weight(), hashed.resident_weight());
+    assert_eq!((dense.validate(), hashed.validate()), (Ok(()), Ok(())));
+}
