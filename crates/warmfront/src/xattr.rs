@@ -139,11 +139,11 @@ impl Pool {
             object.set_without_capability(false);
         }
         let outcome = self.origin.set_xattr(id, name, value, mode).await;
-        if outcome.is_ok() {
-            if let Some(path) = self.path_for_log(&object) {
-                let object = place(&object, &path);
-                self.log_change(&Record::SetXattr { object, name, value }).await;
-            }
+        if outcome.is_ok()
+            && let Some(path) = self.path_for_log(&object)
+        {
+            let object = place(&object, &path);
+            self.log_change(&Record::SetXattr { object, name, value }).await;
         }
         object.update(|version| version.expire(StaleBy::Attributes));
         outcome?;
@@ -179,11 +179,11 @@ impl Pool {
         self.before_attributes_change(&object).await?;
         self.kill_metadata(&object, &[Part::XattrNames(0), Part::Xattr(0, name)]).await?;
         let outcome = self.origin.remove_xattr(id, name).await;
-        if outcome.is_ok() {
-            if let Some(path) = self.path_for_log(&object) {
-                let object = place(&object, &path);
-                self.log_change(&Record::RemoveXattr { object, name }).await;
-            }
+        if outcome.is_ok()
+            && let Some(path) = self.path_for_log(&object)
+        {
+            let object = place(&object, &path);
+            self.log_change(&Record::RemoveXattr { object, name }).await;
         }
         object.update(|version| version.expire(StaleBy::Attributes));
         outcome?;

@@ -372,7 +372,7 @@ impl Column {
             (Kind::Share { whole, .. }, _) if sample.moved(whole) == 0 => "-".to_string(),
             (Kind::Permille(_), _) if sample.now("auto_sampled") == 0 => "-".to_string(),
             (Kind::Mean(_, whole), _) if sample.moved(&[whole]) == 0 => "-".to_string(),
-            (Kind::CommitTime(_), number) if number == 0.0 => "-".to_string(),
+            (Kind::CommitTime(_), 0.0) => "-".to_string(),
             (Kind::Mean(..), number) => format!("{number:.1}"),
             (Kind::Now(_), number) => format!("{number:.0}"),
             (Kind::Setting, number) => setting(number as usize).unwrap_or("-").to_string(),
