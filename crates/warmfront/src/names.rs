@@ -298,7 +298,7 @@ impl Pool {
 
     /// The object in use behind a name. Asks the origin only when nothing is known of the name.
     async fn named(&self, directory: &Object, name: &OsStr) -> Option<Arc<Object>> {
-        if self.properties(directory).primarycache == CacheLevel::None {
+        if self.properties(directory).primarycache == CacheLevel::None && self.intent().is_none() {
             // No attributes are trusted that could be made wrong.
             return None;
         }
