@@ -115,6 +115,8 @@ impl Machine {
 
         let unfit = |error: &dyn std::error::Error| MachineError::Unfit(error.to_string());
         let datasets = Datasets::new("lab").map_err(|error| unfit(&error))?;
+        // The sources' figures are of writes that wait for the disks, or would be lost in RAM.
+        datasets.set("lab", "write", "through").map_err(|error| unfit(&error))?;
         for (name, value) in &parameters.settings {
             datasets.set("lab", name, value).map_err(|error| unfit(&error))?;
         }

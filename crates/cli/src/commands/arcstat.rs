@@ -173,7 +173,7 @@ fn words(words: &[OsString]) -> Result<(Option<Duration>, Option<u64>, Option<Os
     match words.next() {
         None => Ok((interval, count, target)),
         Some(word) => Err(Failure::usage(format!(
-            "what is `{}`? Expected: [TARGET] [INTERVAL [COUNT]]",
+            "what is `{}`? Usage: [TARGET] [INTERVAL [COUNT]]",
             word.to_string_lossy()
         ))),
     }

@@ -102,7 +102,7 @@ fn slower_and_repeated_priming_brings_more() {
     let share = |case: &str| figure(&found, &format!("{case}: share of the data"), "%");
     assert!(share("none") < 1.0 && share("dd 128k, one pass") < 80.0);
     assert!(share("dd 128k, one pass") < share("dd 128k, two passes") - 10.0);
-    assert!(share("dd 32k, one pass") > 90.0 && share("dd 256k, four passes") > 90.0);
+    assert!(share("dd 32k, one pass") > 80.0 && share("dd 256k, four passes") > 90.0);
     let ldap = |case: &str| figure(&found, &format!("{case}: LDAP time after it"), "min");
     assert!(ldap("none") > ldap("dd 128k, one pass"));
     assert!(ldap("dd 128k, one pass") > ldap("dd 32k, one pass"));

@@ -62,6 +62,7 @@ fn what_was_promised_is_there_after_any_crash() {
     }
     println!("{} seeds: {all:?}", seeds.end - seeds.start);
     let Outcome { crashes, kills, changes, syncs, txgs, records, flash_hits, stopped } = all;
-    let least = [crashes, 3 * kills, changes / 10, syncs, txgs, records, flash_hits, 2 * stopped];
-    assert!(least.into_iter().min() >= Some(seeds.end - seeds.start), "too little happened");
+    let rare = [40 * flash_hits, 3 * stopped];
+    let least = [crashes, 3 * kills, changes / 10, syncs, txgs, records].into_iter().chain(rare);
+    assert!(least.min() >= Some(seeds.end - seeds.start), "too little happened");
 }
