@@ -66,7 +66,8 @@ pub enum LogError {
     /// The origin has changed.
     #[error(
         "the log on {} was written for this pool when its origin was another one than {}: \
-         {records} records are not for it. Mount the right origin, or give them up with --discard-log",
+         {records} records are not for it. Mount the right origin, or give them up with \
+         --discard-log",
         path.display(), origin.display()
     )]
     OtherOrigin {
