@@ -1,5 +1,5 @@
 use std::ffi::{OsStr, OsString};
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use crate::{
@@ -320,6 +320,12 @@ impl<L: Layer + 'static> OriginFile for LayeredFile<L> {
         let length = data.len() as u64;
         let call = Call::Write { object: self.object, offset, length };
         around(&*self.layer, call, self.inner.write(offset, data), move |()| length)
+    }
+
+    fn write_vectored<'a>(&'a self, offset: u64, slices: &'a [IoSlice<'_>]) -> Task<'a, ()> {
+        let length = slices.iter().map(|slice| slice.len() as u64).sum();
+        let call = Call::Write { object: self.object, offset, length };
+        around(&*self.layer, call, self.inner.write_vectored(offset, slices), move |()| length)
     }
 
     fn append<'a>(&'a self, data: &'a [u8]) -> Task<'a, u64> {

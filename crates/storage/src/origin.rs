@@ -1,6 +1,6 @@
 use std::ffi::{OsStr, OsString};
 use std::future::Future;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -312,6 +312,19 @@ pub trait OriginFile: Send + Sync {
 
     /// Writes all of `data` at `offset`. On an error nothing is known about the range.
     fn write<'a>(&'a self, offset: u64, data: &'a [u8]) -> Task<'a, ()>;
+
+    /// Writes all of `slices`, one behind the other, from `offset` on. On an error nothing is known
+    /// about the range.
+    fn write_vectored<'a>(&'a self, offset: u64, slices: &'a [IoSlice<'_>]) -> Task<'a, ()> {
+        Box::pin(async move {
+            let mut offset = offset;
+            for slice in slices {
+                self.write(offset, slice).await?;
+                offset = offset.saturating_add(slice.len() as u64);
+            }
+            Ok(())
+        })
+    }
 
     /// Appends all of `data` and returns the offset at which it landed, in one atomic step.
     fn append<'a>(&'a self, data: &'a [u8]) -> Task<'a, u64>;

@@ -22,9 +22,10 @@ pub enum SlowModel {
     /// take 0.8 to 8.5 ms on average with the root of the distance, then half a revolution
     /// (4.17 ms), then 160 MB/s. Reading on where the last call ended costs the transfer only.
     /// Names of one directory lie near each other: looking up the next one costs a sixteenth of a
-    /// short seek, since sixteen inodes share a block. A change of a name reads the directory's
-    /// block unless it was read lately; what is new of it goes to the journal with the next flush,
-    /// which takes an average seek and two half revolutions more.
+    /// short seek, since sixteen inodes share a block. Blocks of inodes and directories that were
+    /// read lately are in memory and cost nothing. A change of a name reads the directory's block
+    /// unless it is; what is new of it goes to the journal with the next flush, which takes an
+    /// average seek and two half revolutions more.
     Hdd,
     /// A file server with disks, over Ethernet of 1 Gbit/s: 0.4 ms for each call there and back,
     /// 117 MB/s on a link that all calls share, and 6 ms at the server's disks for what it has

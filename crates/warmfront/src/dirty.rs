@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use storage::{OriginFile, Timestamp};
 
+use crate::chunk::Bytes;
 use crate::dirty_budget::DirtyBudget;
 use crate::error::{EngineError, Result};
 use crate::extents::{Extents, Piece, Run};
@@ -46,7 +47,7 @@ struct Failures {
 /// A write to a file.
 pub(crate) struct Write<'a> {
     pub(crate) offset: u64,
-    pub(crate) data: &'a [u8],
+    pub(crate) data: &'a Bytes<'a>,
     pub(crate) modified: Timestamp,
     /// The file at the origin, open for writing.
     pub(crate) file: &'a Arc<dyn OriginFile>,
@@ -84,7 +85,10 @@ impl Dirty {
         let Write { offset, data, modified, file } = *write;
         let mut state = self.state.lock();
         let appended = match &mut *state {
-            Some(state) => state.extents.append(offset, data, txg),
+            Some(state) => match data {
+                Bytes::Borrowed(data) => state.extents.append(offset, data, txg),
+                Bytes::Record(_) => false,
+            },
             None => false,
         };
         let chunk = if appended { None } else { budget.chunk(data) };
@@ -193,16 +197,21 @@ impl Dirty {
     ) -> std::result::Result<(), E> {
         let mut state = self.state.lock();
         let Some(state) = &mut *state else { return Ok(()) };
-        for (offset, piece) in state.extents.unlogged() {
+        state.extents.log(|offset, piece| {
             take(Logged::Bytes(offset, piece.bytes()))?;
-            piece.set_logged();
             self.touched_txg.fetch_max(txg, Ordering::SeqCst);
-        }
+            Ok(())
+        })?;
         if with_times && state.times_unlogged {
             take(Logged::Modified(state.modified))?;
             state.times_unlogged = false;
         }
         Ok(())
+    }
+
+    /// Bytes that no log has.
+    pub(crate) fn unlogged_bytes(&self) -> u64 {
+        self.state.lock().as_ref().map_or(0, |state| state.extents.unlogged_bytes())
     }
 
     /// Forgets that a log has anything of it: what it has is about to be released.

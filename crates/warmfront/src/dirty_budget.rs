@@ -2,78 +2,48 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
+use crate::chunk::{Bytes, Chunk};
 use crate::memory::Memory;
+use crate::throttle::{Throttle, ThrottleStatistics};
 
-/// The part of the ceiling that the dirty data of one pool may take, as its divisor. As
-/// `zfs_dirty_data_max_percent` of OpenZFS.
-const LIMIT_SHARE: u64 = 10;
+/// The part of the ceiling that the dirty data of one pool may take, as its divisor. Half of it may
+/// wait for the origin, as `zfs_dirty_data_max_percent` of OpenZFS.
+const LIMIT_SHARE: u64 = 5;
 /// Bounds of that limit, bytes. As `zfs_dirty_data_max_max` of OpenZFS.
-const LIMIT_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=4 << 30;
-/// Part of the limit, in hundredths, from which on writers are delayed. As
-/// `zfs_delay_min_dirty_percent` of OpenZFS.
-const DELAY_FROM_PERCENT: u64 = 60;
+const LIMIT_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=8 << 30;
 /// Part of the limit, in hundredths, that the open txg may hold before it is closed early. As
-/// `zfs_dirty_data_sync_percent` of OpenZFS.
-const CLOSE_PERCENT: u64 = 20;
-/// The steepness of the delay. As `zfs_delay_scale` of OpenZFS: at the middle between its
-/// beginning and the limit a write is delayed by so much.
-const DELAY_SCALE: Duration = Duration::from_micros(500);
-/// The longest delay of one write. As `zfs_delay_max_ns` of OpenZFS.
-const DELAY_MAX: Duration = Duration::from_millis(100);
-/// RAM that a piece of dirty data is charged besides its bytes.
+/// `zfs_dirty_data_sync_percent` of OpenZFS, of the half that may wait.
+const CLOSE_PERCENT: u64 = 10;
+/// Most bytes that it may hold: with more, a fast stream would fill RAM while the origin idles.
+const CLOSE_BYTES_MAX: u64 = 64 << 20;
+/// RAM that a chunk of dirty data is charged besides its bytes.
 const CHUNK_CHARGE_BYTES: u64 = 192;
-/// How far a chunk grows by appends.
-const CHUNK_BYTES_MAX: usize = 64 << 10;
 
 /// The RAM that the dirty data of a pool may take, and how writers are slowed as it fills.
+///
+/// What the origin has taken stays until it is known to last. So that room does not come back in
+/// leaps that writers would feel, only half of the limit may wait for the origin; the other half
+/// is for what the origin has taken meanwhile.
 ///
 /// Each pool has its own, so that a slow origin stops nobody else's writers.
 #[derive(Debug)]
 pub(crate) struct DirtyBudget {
     memory: Arc<Memory>,
     dirty_bytes: AtomicU64,
-    delay: Mutex<DelayState>,
-}
-
-#[derive(Debug, Default)]
-struct DelayState {
-    /// Until when the writers before have been told to wait.
-    until: Duration,
-    /// Waited so far in all.
-    total: Duration,
-    delayed_writes: u64,
-    /// The last delay.
-    last: Duration,
-}
-
-/// How writers are slowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ThrottleStatistics {
-    /// Bytes of dirty data, with what has been written and not been committed.
-    pub dirty_bytes: u64,
-    /// Bytes that they may be at most.
-    pub dirty_bytes_max: u64,
-    /// Writes that were delayed.
-    pub delayed_writes: u64,
-    /// How long in all.
-    pub delayed: Duration,
-    /// The delay of the last one.
-    pub last_delay: Duration,
-}
-
-/// The bytes of one write, charged for as long as anybody holds them.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    bytes: Vec<u8>,
-    budget: Arc<DirtyBudget>,
+    /// Bytes that the origin has taken since the last txg was committed: about so much of what is
+    /// dirty does not wait for it.
+    delivered_bytes: AtomicU64,
+    throttle: Throttle,
 }
 
 impl DirtyBudget {
     pub(crate) fn new(memory: Arc<Memory>) -> Arc<DirtyBudget> {
-        let (dirty_bytes, delay) = (AtomicU64::new(0), Mutex::default());
-        Arc::new(DirtyBudget { memory, dirty_bytes, delay })
+        Arc::new(DirtyBudget {
+            memory,
+            dirty_bytes: AtomicU64::new(0),
+            delivered_bytes: AtomicU64::new(0),
+            throttle: Throttle::default(),
+        })
     }
 
     /// Bytes that dirty data may take at most.
@@ -89,18 +59,18 @@ impl DirtyBudget {
 
     /// Bytes from which on the open txg is closed before its time.
     pub(crate) fn close_bytes(&self) -> u64 {
-        self.limit_bytes() / 100 * CLOSE_PERCENT
+        (self.limit_bytes() / 100 * CLOSE_PERCENT).min(CLOSE_BYTES_MAX)
     }
 
     /// Most bytes of one chunk; longer writes are cut.
-    pub(crate) fn chunk_bytes_max(&self) -> usize {
-        (self.limit_bytes() / 4).min(1 << 20) as usize
+    pub(crate) fn chunk_bytes_max(&self) -> u64 {
+        (self.limit_bytes() / 8).min(1 << 20)
     }
 
-    /// Takes a copy of bytes, if there is room.
-    pub(crate) fn chunk(self: &Arc<DirtyBudget>, data: &[u8]) -> Option<Arc<Chunk>> {
-        self.charge(data.len() as u64 + CHUNK_CHARGE_BYTES)
-            .then(|| Arc::new(Chunk { bytes: data.to_vec(), budget: self.clone() }))
+    /// Takes what is written in, if there is room.
+    pub(crate) fn chunk(self: &Arc<DirtyBudget>, data: &Bytes<'_>) -> Option<Arc<Chunk>> {
+        self.charge(data.len() + CHUNK_CHARGE_BYTES)
+            .then(|| Arc::new(Chunk::charged(data, self.clone())))
     }
 
     /// Whether so many bytes would be taken now.
@@ -108,7 +78,7 @@ impl DirtyBudget {
         self.dirty_bytes() + bytes + CHUNK_CHARGE_BYTES <= self.limit_bytes()
     }
 
-    fn charge(&self, bytes: u64) -> bool {
+    pub(crate) fn charge(&self, bytes: u64) -> bool {
         let limit = self.limit_bytes();
         let add = |dirty: u64| Some(dirty + bytes).filter(|sum| *sum <= limit);
         let charged =
@@ -119,71 +89,39 @@ impl DirtyBudget {
         charged
     }
 
-    fn give_back(&self, bytes: u64) {
+    /// Takes the charge of a chunk of so many bytes back.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        let bytes = bytes + CHUNK_CHARGE_BYTES;
         let before = self.dirty_bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "more dirty data given back than was taken");
         self.memory.discharge(bytes);
     }
 
-    /// How long a write that comes now has to wait. Those who come together wait one after the
-    /// other.
-    pub(crate) fn delay(&self, now: Duration) -> Duration {
-        let delay = delay(self.dirty_bytes(), self.limit_bytes());
-        if delay.is_zero() {
-            return delay;
-        }
-        let mut state = self.delay.lock();
-        state.until = (state.until.max(now) + delay).min(now + DELAY_MAX);
-        let wait = state.until - now;
-        state.total += wait;
-        state.last = wait;
-        state.delayed_writes += 1;
-        wait
+    /// How long a write of so many bytes that comes now has to wait.
+    pub(crate) fn delay(&self, bytes: u64, now: Duration) -> Duration {
+        let delivered_bytes = self.delivered_bytes.load(Ordering::Relaxed);
+        let waiting_bytes = self.dirty_bytes().saturating_sub(delivered_bytes);
+        self.throttle.delay(bytes, waiting_bytes, self.limit_bytes() / 2, now)
+    }
+
+    /// Notes that the origin has taken so many bytes, in such a time.
+    pub(crate) fn delivered(&self, bytes: u64, time: Duration) {
+        self.delivered_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.throttle.drained(bytes, time);
+    }
+
+    /// Notes that a txg has ended, and how long it took until what the origin has lasted.
+    pub(crate) fn ended(&self, flushing: Duration) {
+        self.delivered_bytes.store(0, Ordering::Relaxed);
+        self.throttle.drained(0, flushing);
     }
 
     pub(crate) fn statistics(&self) -> ThrottleStatistics {
-        let state = self.delay.lock();
         ThrottleStatistics {
             dirty_bytes: self.dirty_bytes(),
             dirty_bytes_max: self.limit_bytes(),
-            delayed_writes: state.delayed_writes,
-            delayed: state.total,
-            last_delay: state.last,
+            ..self.throttle.statistics()
         }
-    }
-}
-
-/// The delay of one write while so much of the limit is dirty: none up to 60 % of it, then growing
-/// hyperbolically.
-fn delay(dirty_bytes: u64, limit_bytes: u64) -> Duration {
-    let from = limit_bytes / 100 * DELAY_FROM_PERCENT;
-    if dirty_bytes <= from {
-        return Duration::ZERO;
-    }
-    let left = limit_bytes.saturating_sub(dirty_bytes).max(1);
-    let scaled = DELAY_SCALE.as_secs_f64() * (dirty_bytes - from) as f64 / left as f64;
-    Duration::from_secs_f64(scaled.min(DELAY_MAX.as_secs_f64()))
-}
-
-impl Chunk {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Adds bytes, if there is room.
-    pub(crate) fn append(&mut self, data: &[u8]) -> bool {
-        let fits = self.bytes.len() + data.len() <= CHUNK_BYTES_MAX;
-        let added = fits && self.budget.charge(data.len() as u64);
-        if added {
-            self.bytes.extend_from_slice(data);
-        }
-        added
-    }
-}
-
-impl Drop for Chunk {
-    fn drop(&mut self) {
-        self.budget.give_back(self.bytes.len() as u64 + CHUNK_CHARGE_BYTES);
     }
 }
 
@@ -191,36 +129,30 @@ impl Drop for Chunk {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     #[test]
-    fn the_delay_begins_at_sixty_percent_and_grows_without_a_step() {
-        let limit = 100 << 20;
-        assert_eq!(delay(60 << 20, limit), Duration::ZERO);
-        assert_eq!(delay(80 << 20, limit), DELAY_SCALE, "half way");
-        let mut before = Duration::ZERO;
-        for dirty in (60 << 20..=limit).step_by(1 << 16) {
-            let next = delay(dirty, limit);
-            assert!(next >= before && next <= DELAY_MAX);
-            let step = next.as_secs_f64() / before.as_secs_f64().max(10e-6);
-            assert!(step < 2.1, "{before:?} then {next:?} at {dirty}");
-            before = next;
-        }
-        assert_eq!(before, DELAY_MAX);
+    fn the_limit_holds_and_all_is_given_back() {
+        let budget = DirtyBudget::new(Memory::new(40 << 20));
+        let data = vec![0; 5 << 20];
+        let chunk = budget.chunk(&Bytes::Borrowed(&data)).expect("there is room");
+        assert!(budget.chunk(&Bytes::Borrowed(&data)).is_none(), "the limit is 8 MiB");
+        assert!(!budget.has_room(data.len() as u64) && budget.has_room(1 << 20));
+        drop(chunk);
+        assert_eq!(budget.dirty_bytes(), 0);
+        assert!(budget.chunk(&Bytes::Borrowed(&data)).is_some());
     }
 
     #[test]
-    fn writers_who_come_together_wait_one_after_the_other() {
+    fn what_the_origin_has_taken_delays_nobody() {
         let budget = DirtyBudget::new(Memory::new(40 << 20));
-        assert_eq!(budget.delay(Duration::ZERO), Duration::ZERO);
-        let data = vec![0; 3400 << 10];
-        let chunk = budget.chunk(&data).expect("there is room");
-        let now = Duration::from_secs(1);
-        let first = budget.delay(now);
-        assert!(first > Duration::ZERO);
-        assert_eq!(budget.delay(now), 2 * first);
-        assert_eq!(budget.delay(now + Duration::from_secs(1)), first, "all have gone on");
-        assert!(budget.chunk(&data).is_none(), "the limit holds");
-        drop(chunk);
-        assert_eq!(budget.dirty_bytes(), 0);
-        assert!(budget.chunk(&data).is_some());
+        assert_eq!(budget.delay(4096, SECOND), Duration::ZERO);
+        let _chunk = budget.chunk(&Bytes::Borrowed(&vec![0; 3 << 20])).expect("there is room");
+        let delay = budget.delay(4096, SECOND);
+        assert!(delay > Duration::ZERO, "three of four MiB wait");
+        budget.delivered(2 << 20, SECOND);
+        assert_eq!(budget.delay(4096, 2 * SECOND), Duration::ZERO);
+        budget.ended(SECOND);
+        assert!(budget.delay(4096, 3 * SECOND) > Duration::ZERO);
     }
 }

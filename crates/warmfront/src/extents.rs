@@ -1,8 +1,9 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::dirty_budget::Chunk;
+use crate::chunk::Chunk;
 
 /// Bytes of one file that are newer than what the origin is known to keep.
 ///
@@ -12,6 +13,10 @@ use crate::dirty_budget::Chunk;
 pub(crate) struct Extents {
     /// By the offset of the first byte.
     pieces: BTreeMap<u64, Piece>,
+    /// Offsets of the pieces that no log has.
+    unlogged: BTreeSet<u64>,
+    /// The sum of their lengths.
+    unlogged_bytes: u64,
 }
 
 /// Some bytes in a row that came with one write.
@@ -66,18 +71,33 @@ impl Run {
         self.pieces.iter().map(Piece::len).sum()
     }
 
-    /// The bytes in one piece.
-    pub(crate) fn bytes(&self) -> std::borrow::Cow<'_, [u8]> {
-        match &self.pieces[..] {
-            [piece] => piece.bytes().into(),
-            pieces => pieces.iter().map(Piece::bytes).collect::<Vec<_>>().concat().into(),
-        }
+    /// The bytes, piece by piece.
+    pub(crate) fn slices(&self) -> Vec<IoSlice<'_>> {
+        self.pieces.iter().map(|piece| IoSlice::new(piece.bytes())).collect()
     }
 }
 
 impl Extents {
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
+    }
+
+    fn put(&mut self, start: u64, piece: Piece) {
+        if !piece.logged {
+            self.unlogged_bytes += piece.len();
+            self.unlogged.insert(start);
+        }
+        let before = self.pieces.insert(start, piece);
+        assert!(before.is_none(), "pieces do not overlap");
+    }
+
+    fn take(&mut self, start: u64) -> Piece {
+        let piece = self.pieces.remove(&start).expect("it was found");
+        if !piece.logged {
+            self.unlogged_bytes -= piece.len();
+            self.unlogged.remove(&start);
+        }
+        piece
     }
 
     /// Pieces that have a byte in `range`, with their offsets.
@@ -103,8 +123,7 @@ impl Extents {
             self.overlapping(&range).filter(|(_, piece)| piece.state == PieceState::Dirty);
         let txg = waiting.map(|(_, piece)| piece.txg).min().map_or(txg, |older| older.min(txg));
         self.remove(range);
-        let piece = Piece { chunk, part, txg, state: PieceState::Dirty, logged: false };
-        self.pieces.insert(offset, piece);
+        self.put(offset, Piece { chunk, part, txg, state: PieceState::Dirty, logged: false });
     }
 
     /// Adds to the piece that ends at `offset`, if that is as new, and its chunk has room.
@@ -124,6 +143,7 @@ impl Extents {
         let added = Arc::get_mut(&mut piece.chunk).is_some_and(|chunk| chunk.append(data));
         if added {
             piece.part.end += data.len();
+            self.unlogged_bytes += data.len() as u64;
         }
         added
     }
@@ -135,13 +155,13 @@ impl Extents {
         }
         let starts: Vec<u64> = self.overlapping(&range).map(|(start, _)| start).collect();
         for start in starts {
-            let piece = self.pieces.remove(&start).expect("it was found");
+            let piece = self.take(start);
             let end = start + piece.len();
             if start < range.start {
-                self.pieces.insert(start, piece.cut(start, start..range.start));
+                self.put(start, piece.cut(start, start..range.start));
             }
             if end > range.end {
-                self.pieces.insert(range.end, piece.cut(start, range.end..end));
+                self.put(range.end, piece.cut(start, range.end..end));
             }
         }
     }
@@ -186,9 +206,9 @@ impl Extents {
         let range = run.offset..run.offset + run.len();
         let starts: Vec<u64> = self.overlapping(&range).map(|(start, _)| start).collect();
         let oldest = run.pieces.iter().map(|piece| piece.txg).min().unwrap_or(u64::MAX);
+        let chunks: HashSet<_> = run.pieces.iter().map(|piece| Arc::as_ptr(&piece.chunk)).collect();
         let departed = |piece: &Piece| {
-            let is_same = |other: &Piece| Arc::ptr_eq(&other.chunk, &piece.chunk);
-            piece.state == PieceState::Writing && run.pieces.iter().any(is_same)
+            piece.state == PieceState::Writing && chunks.contains(&Arc::as_ptr(&piece.chunk))
         };
         for start in starts {
             let piece = self.pieces.get_mut(&start).expect("it was found");
@@ -201,17 +221,37 @@ impl Extents {
         }
     }
 
-    /// Pieces that no log has, with their offsets.
-    pub(crate) fn unlogged(&mut self) -> impl Iterator<Item = (u64, &mut Piece)> {
-        self.pieces
-            .iter_mut()
-            .filter(|(_, piece)| !piece.logged)
-            .map(|(start, piece)| (*start, piece))
+    /// Bytes that no log has.
+    pub(crate) fn unlogged_bytes(&self) -> u64 {
+        self.unlogged_bytes
+    }
+
+    /// Offers to `take` the pieces that no log has, with their offsets, up to the first that it
+    /// does not take. Those that it takes are logged.
+    pub(crate) fn log<E>(
+        &mut self,
+        mut take: impl FnMut(u64, &Piece) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while let Some(start) = self.unlogged.first() {
+            let piece = self.pieces.get_mut(start).expect("what is not logged is there");
+            take(*start, piece)?;
+            piece.logged = true;
+            self.unlogged_bytes -= piece.len();
+            self.unlogged.pop_first();
+        }
+        Ok(())
     }
 
     /// Forgets that a log has any of the pieces.
     pub(crate) fn forget_logged(&mut self) {
         self.pieces.values_mut().for_each(|piece| piece.logged = false);
+        self.count_unlogged();
+    }
+
+    fn count_unlogged(&mut self) {
+        let unlogged = || self.pieces.iter().filter(|(_, piece)| !piece.logged);
+        self.unlogged_bytes = unlogged().map(|(_, piece)| piece.len()).sum();
+        self.unlogged = unlogged().map(|(start, _)| *start).collect();
     }
 
     /// Whether some bytes have yet to be written by a txg up to `txg`.
@@ -223,26 +263,26 @@ impl Extents {
     /// Forgets what the origin keeps, now that everything up to `txg` is committed.
     pub(crate) fn committed(&mut self, txg: u64) {
         self.pieces.retain(|_, piece| piece.state != PieceState::Written || piece.txg > txg);
+        self.count_unlogged();
     }
 
     /// Recounts everything.
     ///
     /// # Panics
-    /// When pieces overlap, are empty, or reach out of their chunks.
+    /// When pieces overlap, are empty, or reach out of their chunks, or sums do not agree.
     pub(crate) fn validate(&self) {
         let mut end = 0;
+        let mut unlogged_bytes = 0;
         for (start, piece) in &self.pieces {
             assert!(*start >= end, "pieces do not overlap");
             assert!(!piece.part.is_empty(), "a piece has bytes");
             assert!(piece.part.end <= piece.chunk.bytes().len(), "a piece is part of its chunk");
+            assert_eq!(self.unlogged.contains(start), !piece.logged, "the list agrees");
+            unlogged_bytes += if piece.logged { 0 } else { piece.len() };
             end = start + piece.len();
         }
-    }
-}
-
-impl Piece {
-    pub(crate) fn set_logged(&mut self) {
-        self.logged = true;
+        assert_eq!(self.unlogged_bytes, unlogged_bytes, "the sum agrees");
+        assert!(self.unlogged.iter().all(|start| self.pieces.contains_key(start)));
     }
 }
 
@@ -276,6 +316,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::chunk::Bytes;
     use crate::dirty_budget::DirtyBudget;
     use crate::memory::Memory;
 
@@ -289,6 +330,8 @@ mod tests {
         Depart { bytes_max: u64 },
         Arrive { succeeded: bool },
         Commit,
+        Log { pieces_max: usize },
+        ForgetLogged,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -301,6 +344,8 @@ mod tests {
             3 => (1..30_u64).prop_map(|bytes_max| Step::Depart { bytes_max }),
             3 => any::<bool>().prop_map(|succeeded| Step::Arrive { succeeded }),
             2 => Just(Step::Commit),
+            2 => (0..5_usize).prop_map(|pieces_max| Step::Log { pieces_max }),
+            1 => Just(Step::ForgetLogged),
         ];
         proptest::collection::vec(step, 1..60)
     }
@@ -329,7 +374,7 @@ mod tests {
                         wanted[place.clone()].copy_from_slice(&data);
                         newest[place].fill(count);
                         if !extents.append(offset, &data, txg) {
-                            let chunk = budget.chunk(&data).expect("there is room");
+                            let chunk = budget.chunk(&Bytes::Borrowed(&data)).expect("there is room");
                             extents.insert(offset, chunk, txg);
                         }
                     }
@@ -364,7 +409,9 @@ mod tests {
                         if let Some((run, numbers)) = under_way.take() {
                             if succeeded {
                                 let place = run.offset as usize..(run.offset + run.len()) as usize;
-                                origin[place.clone()].copy_from_slice(&run.bytes());
+                                let bytes: Vec<u8> =
+                                    run.slices().iter().flat_map(|slice| slice.to_vec()).collect();
+                                origin[place.clone()].copy_from_slice(&bytes);
                                 present[place].copy_from_slice(&numbers);
                             }
                             extents.arrived(&run, succeeded);
@@ -378,6 +425,13 @@ mod tests {
                             }
                         }
                     }
+                    Step::Log { mut pieces_max } => {
+                        let _: Result<(), ()> = extents.log(|_, _| {
+                            pieces_max = pieces_max.checked_sub(1).ok_or(())?;
+                            Ok(())
+                        });
+                    }
+                    Step::ForgetLogged => extents.forget_logged(),
                 }
                 extents.validate();
                 let mut seen = origin.clone();
@@ -395,7 +449,11 @@ mod tests {
         let budget = DirtyBudget::new(Memory::new(64 << 20));
         let mut extents = Extents::default();
         for offset in [0, 4, 12] {
-            extents.insert(offset, budget.chunk(b"four").expect("there is room"), 1);
+            extents.insert(
+                offset,
+                budget.chunk(&Bytes::Borrowed(b"four")).expect("there is room"),
+                1,
+            );
         }
         let pieces = extents.snapshot(0..16);
         assert!(covers(&pieces, 0..8));

@@ -18,6 +18,10 @@ use crate::write_back::Refused;
 
 /// The part of the log that may be used before the open txg is closed early, as its divisor.
 const CLOSE_SHARE: u64 = 4;
+/// Most bytes of one file that are made to last by the log; more go to the origin at once: written
+/// twice, a stream takes longer, and the log has no room left for those who wait for little. As
+/// `zil_slog_bulk` of OpenZFS.
+const LOG_BYTES_MAX: u64 = 64 << 20;
 /// Times that an append waits for a commit that is to make room.
 const ATTEMPTS_MAX: usize = 4;
 
@@ -389,6 +393,7 @@ impl Pool {
         if let Some(intent) = self.intent() {
             let is_logged = self.unlogged_txg.load(Ordering::SeqCst) <= txgs.committed()
                 && properties.logbias == LogBias::Latency
+                && object.dirty.unlogged_bytes() <= LOG_BYTES_MAX
                 && properties.write == WriteMode::Back
                 && object.attributes().links > 0
                 && self.is_findable(object);

@@ -18,6 +18,7 @@
 mod alias;
 mod answer;
 pub mod cache;
+mod chunk;
 mod counters;
 mod curve;
 mod datasets;
@@ -57,6 +58,7 @@ mod statistics;
 mod stored;
 mod stream;
 mod sync;
+mod throttle;
 mod txg;
 mod unsynced;
 mod version;
@@ -73,7 +75,6 @@ pub use datasets::{
     Dataset, DatasetCursor, DatasetError, DatasetTree, Datasets, PropertyRow, Source,
 };
 pub use directory::OpenDirectory;
-pub use dirty_budget::ThrottleStatistics;
 pub use error::{EngineError, Result};
 pub use file::{KernelCache, OpenFile};
 pub use lookup::{Attributed, Found};
@@ -96,6 +97,7 @@ pub use snapshot::{HotRecords, Restored, SNAPSHOT_BYTES_MAX, WrittenDown};
 pub use statistics::Statistics;
 /// Origins, clocks and executors, for programs that depend on this crate alone.
 pub use storage;
+pub use throttle::ThrottleStatistics;
 pub use txg::{TXG_HISTORY_MAX, Txg, TxgState};
 pub use why::{OnFlash, RecordRun, Why, WhyFlash};
 pub use write_back::WriteBackStatistics;

@@ -42,6 +42,13 @@ impl Record {
         self.length = length;
     }
 
+    /// Puts `data`, written at the moment `taken`, in as the whole contents.
+    pub(crate) fn fill(&mut self, data: &[u8], taken: u64) {
+        self.buffer[..data.len()].copy_from_slice(data);
+        self.length = data.len();
+        self.taken = taken;
+    }
+
     /// Says when the contents were taken from the origin, or were changed.
     pub(crate) fn set_taken(&mut self, moment: u64) {
         self.taken = moment;

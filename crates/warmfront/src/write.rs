@@ -4,6 +4,7 @@ use std::sync::Arc;
 use storage::{Allocation, OriginError};
 
 use crate::answer::Cached;
+use crate::chunk::Bytes;
 use crate::counters::Counter;
 use crate::error::Result;
 use crate::file::OpenFile;
@@ -64,9 +65,35 @@ impl OpenFile {
         let file = self.shared_origin_file().await?;
         let touched = self.touched(offset, end);
         pool.kill_contents(object, &self.layout(), touched).await?;
-        pool.take_write(object, file, offset, data, properties.failmode).await?;
-        self.follow_write(offset, data);
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let part = self.next_part(at, rest);
+            pool.take_write(object, file, at, &part, properties.failmode).await?;
+            self.follow_write(at, &part);
+            at += part.len();
+            rest = &rest[part.len() as usize..];
+        }
         Ok(())
+    }
+
+    /// What is taken in at once of `data`, written at `offset`: a whole record, which the cache
+    /// then holds as well, or what comes before the next one.
+    fn next_part<'a>(&self, offset: u64, data: &'a [u8]) -> Bytes<'a> {
+        let pool = &self.pool;
+        let part_bytes_max = pool.write_back.budget.chunk_bytes_max();
+        let record_bytes = self.layout().record_bytes;
+        let until_next = record_bytes - offset % record_bytes;
+        if record_bytes > part_bytes_max {
+            return Bytes::Borrowed(&data[..data.len().min(part_bytes_max as usize)]);
+        }
+        if until_next == record_bytes
+            && let Some(whole) = data.get(..record_bytes as usize)
+            && let Ok(mut record) = Record::with_capacity(&pool.memory.arena, whole.len())
+        {
+            record.fill(whole, pool.flash.unsynced.now());
+            return Bytes::Record(Arc::new(record));
+        }
+        Bytes::Borrowed(&data[..data.len().min(until_next as usize)])
     }
 
     /// After a change: makes it last, if that is asked for at once.
@@ -100,7 +127,7 @@ impl OpenFile {
         let change = self.begin_change(offset..end).await?;
         let outcome = file.write(offset, data).await;
         match &outcome {
-            Ok(()) if self.keeps_writes() => self.follow_write(offset, data),
+            Ok(()) if self.keeps_writes() => self.follow_write(offset, &Bytes::Borrowed(data)),
             Ok(()) => {
                 self.drop_records(offset..end);
                 self.drop_tail();
@@ -152,7 +179,9 @@ impl OpenFile {
         let change = self.begin_change(size..size.saturating_add(data.len() as u64)).await?;
         let outcome = file.append(data).await;
         match &outcome {
-            Ok(offset) if self.keeps_writes() => self.follow_write(*offset, data),
+            Ok(offset) if self.keeps_writes() => {
+                self.follow_write(*offset, &Bytes::Borrowed(data));
+            }
             Ok(offset) => {
                 self.drop_tail();
                 let end = offset + data.len() as u64;
@@ -307,13 +336,18 @@ impl OpenFile {
     }
 
     /// Makes the cached records agree with what was written.
-    fn follow_write(&self, offset: u64, data: &[u8]) {
+    fn follow_write(&self, offset: u64, written: &Bytes<'_>) {
         let layout = self.layout();
-        let end = offset + data.len() as u64;
+        let data = written.as_slice();
+        let end = offset + written.len();
         if offset > layout.size {
             self.drop_tail();
         }
         for number in layout.records(offset..end) {
+            if let Bytes::Record(record) = written {
+                self.replace_record(&layout, number, record);
+                continue;
+            }
             let start = number * layout.record_bytes;
             let from = offset.max(start);
             let to = end.min(start + layout.record_bytes);
@@ -323,6 +357,24 @@ impl OpenFile {
         self.object.update(|version| {
             version.attributes.size = version.attributes.size.max(end);
         });
+    }
+
+    /// Puts a whole record that was written in the place of what is cached.
+    fn replace_record(&self, layout: &Layout, number: u64, record: &Arc<Record>) {
+        let (key, tenant) = (self.key(layout, number), self.tenant());
+        let value = Cached::Data(record.clone());
+        let bytes = value.charged_bytes() as u64;
+        match self.pool.memory.cache.replace(&key, value, bytes) {
+            Ok(true) => {}
+            Ok(false) if !tenant.promotes() => self.pass_by(&tenant),
+            Ok(false) => {
+                self.admit(&tenant, key, record, arc::Kind::Demand, self.pool.now());
+            }
+            Err(_) => {
+                self.pool.memory.cache.remove(&key);
+                tenant.counters.add(Counter::WriteDropped, 1);
+            }
+        }
     }
 
     fn follow_record(&self, layout: &Layout, number: u64, offset: usize, part: &[u8]) {
@@ -367,9 +419,7 @@ impl OpenFile {
                     return self.pass_by(&tenant);
                 }
                 let filled = Record::with_capacity(arena, part.len()).map(|mut record| {
-                    record.buffer_mut()[..part.len()].copy_from_slice(part);
-                    record.set_length(part.len());
-                    record.set_taken(taken);
+                    record.fill(part, taken);
                     Arc::new(record)
                 });
                 if let Ok(record) = filled {

@@ -8,13 +8,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use storage::{ObjectId, OriginFile, SetAttributes, SetTime};
 
+use crate::chunk::Bytes;
 use crate::dirty::{Departure, Write};
-use crate::dirty_budget::{DirtyBudget, ThrottleStatistics};
+use crate::dirty_budget::DirtyBudget;
 use crate::error::{EngineError, Result};
 use crate::memory::Memory;
 use crate::object::Object;
 use crate::pool::Pool;
 use crate::property::FailMode;
+use crate::throttle::ThrottleStatistics;
 use crate::txg::{Txg, Txgs};
 
 /// The age at which an open txg is closed. As `zfs_txg_timeout` of OpenZFS.
@@ -131,7 +133,7 @@ impl Pool {
     /// Why the origin takes no data, if `failmode` says so or it has been waited for long enough.
     pub(crate) async fn throttle(self: &Arc<Self>, bytes: u64, mode: FailMode) -> Result<()> {
         let budget = &self.write_back.budget;
-        let delay = budget.delay(self.now());
+        let delay = budget.delay(bytes, self.now());
         if !delay.is_zero() {
             self.clock.sleep(delay).await;
         }
@@ -149,7 +151,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes in what was written to a file by the holder of the range, once there is room.
+    /// Takes in what was written to a file by the holder of the range, once there is room: at most
+    /// [`chunk_bytes_max`](DirtyBudget::chunk_bytes_max).
     ///
     /// # Errors
     /// As [`throttle`](Pool::throttle).
@@ -158,21 +161,15 @@ impl Pool {
         object: &Arc<Object>,
         file: &Arc<dyn OriginFile>,
         offset: u64,
-        data: &[u8],
+        data: &Bytes<'_>,
         mode: FailMode,
     ) -> Result<()> {
-        let budget = &self.write_back.budget;
-        let mut done = 0;
-        for part in data.chunks(budget.chunk_bytes_max()) {
-            loop {
-                self.throttle(part.len() as u64, mode).await?;
-                if self.try_take(object, file, offset + done, part) {
-                    break;
-                }
+        loop {
+            self.throttle(data.len(), mode).await?;
+            if self.try_take(object, file, offset, data) {
+                return Ok(());
             }
-            done += part.len() as u64;
         }
-        Ok(())
     }
 
     fn try_take(
@@ -180,7 +177,7 @@ impl Pool {
         object: &Arc<Object>,
         file: &Arc<dyn OriginFile>,
         offset: u64,
-        data: &[u8],
+        data: &Bytes<'_>,
     ) -> bool {
         let write_back = &self.write_back;
         let modified = self.clock.time_of_day();
@@ -198,14 +195,13 @@ impl Pool {
             };
             let taken = object.dirty.write(&write, *txg, &write_back.budget, came);
             if taken {
-                let end = offset + data.len() as u64;
-                let length = data.len() as u64;
+                let (end, length) = (offset + data.len(), data.len());
                 object.update(|version| version.write_ahead(end, length, modified));
             }
             taken
         };
         if taken {
-            self.took(data.len() as u64);
+            self.took(data.len());
         }
         if has_come {
             self.tend();
@@ -328,6 +324,7 @@ impl Pool {
             Err(error) => Err(error),
         };
         let flushing = self.now() - between;
+        write_back.budget.ended(flushing);
         txgs.note(|txg| txg.flushing = flushing);
         if let Err(error) = flushed {
             if names_changed {
@@ -363,7 +360,9 @@ impl Pool {
             };
             let length = run.len();
             from = run.offset + length;
-            let outcome = file.write(run.offset, &run.bytes()).await;
+            let began = self.now();
+            let outcome = file.write_vectored(run.offset, &run.slices()).await;
+            let took = self.now() - began;
             object.dirty.arrived(run, outcome.is_ok());
             if let Err(error) = outcome {
                 let is_unreachable = error.is_unreachable();
@@ -373,6 +372,7 @@ impl Pool {
                 }
                 return Err(error);
             }
+            self.write_back.budget.delivered(length, took);
             self.write_back.txgs.note(|txg| {
                 txg.writes += 1;
                 txg.written_bytes += length;

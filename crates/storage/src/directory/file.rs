@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, SeekFrom as SystemSeek, openat};
-use rustix::io::{Errno, ReadWriteFlags, preadv, pwrite, pwritev2, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev, pwritev2, retry_on_intr};
 
 use super::direct;
 use super::objects::{change_attributes, truncate};
@@ -150,13 +150,20 @@ impl DirectoryFile {
         }
     }
 
-    fn write_all(&self, offset: u64, data: &[u8]) -> rustix::io::Result<()> {
-        let mut done = 0;
-        while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
-            let at = offset.checked_add(done as u64).ok_or(Errno::FBIG)?;
-            match retry_on_intr(|| pwrite(&self.descriptor, rest, at))? {
-                0 => return Err(Errno::IO),
-                written => done += written,
+    fn write_all(&self, offset: u64, slices: &[IoSlice<'_>]) -> rustix::io::Result<()> {
+        let mut at = offset;
+        for batch in slices.chunks(BUFFERS_MAX) {
+            let mut batch = batch.to_vec();
+            let mut rest = &mut batch[..];
+            IoSlice::advance_slices(&mut rest, 0);
+            while !rest.is_empty() {
+                match retry_on_intr(|| pwritev(&self.descriptor, rest, at))? {
+                    0 => return Err(Errno::IO),
+                    written => {
+                        at = at.checked_add(written as u64).ok_or(Errno::FBIG)?;
+                        IoSlice::advance_slices(&mut rest, written);
+                    }
+                }
             }
         }
         Ok(())
@@ -239,7 +246,11 @@ impl OriginFile for DirectoryFile {
     }
 
     fn write<'a>(&'a self, offset: u64, data: &'a [u8]) -> Task<'a, ()> {
-        now(move || self.write_all(offset, data).map_err(self.fail("write")))
+        now(move || self.write_all(offset, &[IoSlice::new(data)]).map_err(self.fail("write")))
+    }
+
+    fn write_vectored<'a>(&'a self, offset: u64, slices: &'a [IoSlice<'_>]) -> Task<'a, ()> {
+        now(move || self.write_all(offset, slices).map_err(self.fail("write")))
     }
 
     fn append<'a>(&'a self, data: &'a [u8]) -> Task<'a, u64> {

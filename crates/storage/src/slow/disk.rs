@@ -7,8 +7,6 @@ use crate::{Call, ObjectId};
 const SEEK_SHORTEST: Duration = Duration::from_micros(800);
 const SEEK_AVERAGE: Duration = Duration::from_micros(8500);
 const HALF_REVOLUTION: Duration = Duration::from_micros(4170);
-/// Command and bus, for what needs no movement.
-const ANSWER: Duration = Duration::from_micros(100);
 const BYTES_PER_SECOND: u64 = 160_000_000;
 
 const DISK_BYTES: u64 = 1 << 40;
@@ -80,11 +78,11 @@ impl Disk {
         moved + transfer(length, BYTES_PER_SECOND)
     }
 
-    /// Reads a block, unless it was read lately.
-    fn block(&mut self, address: u64) -> Duration {
+    /// Reads a block, unless it is in memory.
+    fn block(&mut self, address: u64) -> Option<Duration> {
         match self.kept.insert(address, ()) {
-            Some(()) => ANSWER,
-            None => self.pass(address, BLOCK),
+            Some(()) => None,
+            None => Some(self.pass(address, BLOCK)),
         }
     }
 }
@@ -92,31 +90,34 @@ impl Disk {
 impl Device for Disk {
     fn serve(&mut self, call: &Call, now: Duration) -> Duration {
         let service = match Work::of(call) {
-            Work::Answer => ANSWER,
+            Work::Answer => None,
             Work::Name(directory) if self.directory == Some(directory) => {
-                (SEEK_SHORTEST + HALF_REVOLUTION) / 16
+                Some((SEEK_SHORTEST + HALF_REVOLUTION) / 16)
             }
             Work::Name(directory) => {
                 self.directory = Some(directory);
-                self.block(data(directory)) + SEEK_SHORTEST + HALF_REVOLUTION
+                let listed = self.block(data(directory)).unwrap_or_default();
+                Some(listed + SEEK_SHORTEST + HALF_REVOLUTION)
             }
             Work::Names(directory) => self.block(data(directory)),
             Work::Inode(object) => self.block(inode_block(object)),
             // The change itself goes to the journal, with the next flush.
             Work::Change(directory) => self.block(data(directory)),
             Work::Read(object, offset, length) => {
-                self.pass(data(object).wrapping_add(offset), length)
+                Some(self.pass(data(object).wrapping_add(offset), length))
             }
             Work::Write(object, offset, length) => {
                 // Where a file ends is known from the appends before; the first goes to its start.
                 let end = self.ends.insert(object.0, 0).unwrap_or(0);
                 let offset = offset.unwrap_or(end);
                 self.ends.insert(object.0, end.max(offset.saturating_add(length)));
-                self.pass(data(object).wrapping_add(offset), length)
+                Some(self.pass(data(object).wrapping_add(offset), length))
             }
             // The journal lies elsewhere; its commit waits for the next revolution.
-            Work::Flush => SEEK_AVERAGE + 2 * HALF_REVOLUTION,
+            Work::Flush => Some(SEEK_AVERAGE + 2 * HALF_REVOLUTION),
         };
+        // What is in memory waits for no arm.
+        let Some(service) = service else { return now };
         self.busy_until = self.busy_until.max(now).saturating_add(service);
         self.busy_until
     }

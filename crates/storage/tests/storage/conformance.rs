@@ -1,7 +1,7 @@
 //! What every origin must do, asked of each of them.
 
 use std::ffi::{OsStr, OsString};
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ conformance!(
     names_need_not_be_utf8,
     files_are_read_as_written,
     reads_scatter_and_stop_at_the_end,
+    writes_gather,
     empty_files_are_empty,
     holes_read_as_zeros_and_are_found,
     offsets_reach_past_four_gibibytes,
@@ -117,6 +118,19 @@ fn reads_scatter_and_stop_at_the_end(subject: &Subject) {
     let mut buffers: Vec<_> = many.iter_mut().map(|byte| IoSliceMut::new(byte)).collect();
     assert_eq!(block_on(file.0.read(5, &mut buffers)), Ok(3000));
     assert_eq!(many.concat(), data[5..3005]);
+}
+
+fn writes_gather(subject: &Subject) {
+    let data = pattern(10_000);
+    let (_, file) = subject.create("file", b"");
+    let mut slices = vec![IoSlice::new(b""), IoSlice::new(&data[..5000])];
+    slices.extend(data[5000..9000].chunks(1).map(IoSlice::new));
+    slices.extend([IoSlice::new(b""), IoSlice::new(&data[9000..])]);
+    block_on(file.0.write_vectored(7, &slices)).expect("it can be written");
+    assert_eq!(file.read(7, data.len() + 1), data);
+    assert_eq!(file.read(0, 7), [0; 7]);
+    block_on(file.0.write_vectored(3, &[])).expect("nothing is written");
+    assert_eq!(file.attributes().size, 10_007);
 }
 
 fn empty_files_are_empty(subject: &Subject) {
