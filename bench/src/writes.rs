@@ -22,7 +22,7 @@ const FILE_MIB: usize = 64;
 /// Bytes of the files of a case with several jobs, each.
 const JOB_FILE_MIB: usize = 16;
 /// Bytes of a run in sequence.
-const STREAM_MIB: u64 = 384;
+const STREAM_MIB: u64 = 1024;
 const LOG_SIZE: &str = "512M";
 /// Statements of a run of SQLite: more than it makes in its time.
 const STATEMENTS: usize = 400_000;
@@ -137,7 +137,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "writes-sequential",
-        what: "384 MiB in sequence, 1 MiB at a time, with an fsync at the end.",
+        what: "1 GiB in sequence, 1 MiB at a time, with an fsync at the end.",
         unit: "MB/s",
         larger_is_better: true,
         work: Work::Stream,

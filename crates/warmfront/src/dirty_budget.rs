@@ -14,8 +14,9 @@ const LIMIT_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=8 << 30;
 /// Part of the limit, in hundredths, that the open txg may hold before it is closed early. As
 /// `zfs_dirty_data_sync_percent` of OpenZFS, of the half that may wait.
 const CLOSE_PERCENT: u64 = 10;
-/// Most bytes that it may hold: with more, a fast stream would fill RAM while the origin idles.
-const CLOSE_BYTES_MAX: u64 = 64 << 20;
+/// Most bytes that it may hold: a stream would fill RAM while the origin idles with more, and wait
+/// for many flushes with less.
+const CLOSE_BYTES_MAX: u64 = 256 << 20;
 /// RAM that a chunk of dirty data is charged besides its bytes.
 const CHUNK_CHARGE_BYTES: u64 = 192;
 
