@@ -16,7 +16,7 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use daemon::{ArcMax, CacheDevice, CacheKey, Dwpd, LogDevice, Paths, Setting, Target};
+use daemon::{ArcMax, CacheKey, DevicePath, DeviceRole, Dwpd, Paths, Setting, Target};
 use warmfront::{Size, SizeError, parse_setting, parse_size_or_percent};
 
 use crate::arguments::{Arguments, Command};
@@ -113,14 +113,17 @@ fn ceiling(argument: &str, text: &str) -> Result<ArcMax> {
 }
 
 /// Reads cache devices.
-fn caches(texts: &[String]) -> Result<Vec<CacheDevice>> {
-    let read = |text: &String| text.parse().map_err(|error| Failure::usage(format!("{error}")));
-    texts.iter().map(read).collect::<Result<_>>()
+fn caches(texts: &[String]) -> Result<Vec<DevicePath>> {
+    texts.iter().map(|text| device(text, DeviceRole::Cache)).collect()
 }
 
 /// Reads a log device.
-fn log_device(text: &str) -> Result<LogDevice> {
-    text.parse().map_err(|error| Failure::usage(format!("{error}")))
+fn log_device(text: &str) -> Result<DevicePath> {
+    device(text, DeviceRole::Log)
+}
+
+fn device(text: &str, role: DeviceRole) -> Result<DevicePath> {
+    DevicePath::parse(text, role).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// Reads a number of drive writes a day.

@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::protocol::Statistics;
-use daemon::{
-    CacheDevice, ControlError, Dwpd, LogDevice, MountRequest, MountSource, Paths, Target, Unmounted,
-};
+use daemon::{ControlError, DevicePath, Dwpd, MountRequest, MountSource, Paths, Target, Unmounted};
 use indicatif::ProgressBar;
 use storage::SlowModel;
 use tempfile::TempDir;
@@ -169,7 +167,7 @@ impl Stage {
 
     /// SQLite on the slow origin, without a log device and with one.
     fn measure_commits(&self, interrupt: &Interrupt, spinner: &ProgressBar) -> Result<Commits> {
-        let log = LogDevice { path: self.scratch.path().join("log"), size_bytes: Some(LOG_BYTES) };
+        let log = DevicePath { path: self.scratch.path().join("log"), size_bytes: Some(LOG_BYTES) };
         let mut rates = Vec::new();
         for (what, log) in [("without a log device", None), ("with a log device", Some(log))] {
             spinner.set_message(format!("SQLite commits, {what}"));
@@ -190,9 +188,9 @@ impl Stage {
     }
 
     /// The cache device.
-    fn cache(&self) -> CacheDevice {
+    fn cache(&self) -> DevicePath {
         let size_bytes = Some(self.ceiling_bytes * 2);
-        CacheDevice { path: self.scratch.path().join("flash"), size_bytes }
+        DevicePath { path: self.scratch.path().join("flash"), size_bytes }
     }
 
     fn paths(&self) -> Paths {

@@ -1,12 +1,9 @@
 //! The cache devices of a pool: how they are named, opened and kept warm from start to start.
 
-mod device;
 mod key;
 mod lives;
 mod shelf;
 
-pub use device::{CacheDevice, CacheDeviceError};
-pub(crate) use device::{is_same, path_and_size};
 pub use key::{CacheKey, CacheKeyError, Dwpd, DwpdError};
 pub(crate) use lives::{id_of, random_bytes};
 pub use shelf::CacheError;

@@ -3,14 +3,15 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::device_path::DevicePath;
 use crate::error::ControlError;
 use crate::line::{Connection, LineError};
-use crate::logs::{LogDevice, MountProgress};
+use crate::logs::MountProgress;
 use crate::paths::Paths;
 use crate::protocol::{
-    CacheDevice, CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime,
-    PrimeProgress, PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX,
-    Setting, Statistics, Status, TxgRow, Undone, Why,
+    CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime, PrimeProgress,
+    PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX, Setting,
+    Statistics, Status, TxgRow, Undone, Why,
 };
 use crate::socket::connect;
 
@@ -178,7 +179,7 @@ impl Client {
     /// As [`call`](Client::call).
     pub fn add_cache(
         &self,
-        device: CacheDevice,
+        device: DevicePath,
         force: bool,
     ) -> Result<(Changed, Option<String>), ControlError> {
         match self.call(Request::AddCache { device, force })? {
@@ -205,7 +206,7 @@ impl Client {
     /// As [`call`](Client::call).
     pub fn add_log(
         &self,
-        device: LogDevice,
+        device: DevicePath,
         force: bool,
         tell: &mut dyn FnMut(MountProgress),
     ) -> Result<(Changed, Vec<String>), ControlError> {

@@ -18,6 +18,7 @@ mod change;
 mod checks;
 mod client;
 mod descriptor;
+mod device_path;
 mod drain;
 mod error;
 mod holders;
@@ -42,24 +43,20 @@ mod wire_path;
 mod writes;
 
 pub use background::{DAEMON_ARGUMENT, mount_in_background, run_daemon};
-pub use caches::{
-    CacheDevice, CacheDeviceError, CacheError, CacheKey, CacheKeyError, Dwpd, DwpdError,
-};
+pub use caches::{CacheError, CacheKey, CacheKeyError, Dwpd, DwpdError};
 pub use ceiling::{
     ArcMax, Bounds, CEILING_BYTES_MIN, CeilingError, LimitSource, MemoryLimit, Reading, Room,
     Setting, Sources, memory_limit,
 };
 pub use checks::PlaceError;
 pub use client::Client;
+pub use device_path::{DevicePath, DevicePathError, DeviceRole};
 pub use error::ControlError;
 pub use holders::holders_of;
 pub use line::LineError;
 pub use lock::{LockError, Owner};
 pub use logging::start as start_logging;
-pub use logs::{
-    LogDevice, LogDeviceError, LogDiscarded, LogError, LogRecord, LogShown, LogTarget,
-    MountProgress,
-};
+pub use logs::{LogDiscarded, LogError, LogRecord, LogShown, LogTarget, MountProgress};
 pub use mount::mount_in_foreground;
 pub use mountinfo::{MountEntry, mount_of, mounted_at, mounts};
 pub use paths::{POOL_NAME_BYTES_MAX, Paths, PathsError};

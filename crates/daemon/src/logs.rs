@@ -1,14 +1,12 @@
 //! The log device of a pool: how it is named, opened, replayed and kept from being forgotten.
 
 mod desk;
-mod device;
 mod error;
 mod inspect;
 mod marker;
 mod progress;
 
 pub(crate) use desk::{Desk, LogSettings, Tell};
-pub use device::{LogDevice, LogDeviceError};
 pub use error::LogError;
 pub(crate) use inspect::unnamed;
 pub use inspect::{LogDiscarded, LogRecord, LogShown, LogTarget};

@@ -16,15 +16,16 @@ use storage::{
 use warmfront::{DatasetError, DatasetTree, Datasets, EngineError, HumanSize, Pool, PoolOptions};
 use zil::Log;
 
-use crate::caches::{CacheDevice, CacheSettings, KnownAs, Shelf};
+use crate::caches::{CacheSettings, KnownAs, Shelf};
 use crate::ceiling::{ArcMax, Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
 use crate::change::pool_name_from;
 use crate::checks::Places;
 use crate::descriptor::{self, Announced};
+use crate::device_path::DevicePath;
 use crate::drain::drain_at_end;
 use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
-use crate::logs::{Desk, LogDevice, LogSettings, Tell, unnamed};
+use crate::logs::{Desk, LogSettings, Tell, unnamed};
 use crate::mountinfo::{mounted_at, mounts};
 use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
@@ -118,7 +119,7 @@ impl Prepared {
             _ => request.caches.clone(),
         };
         let caches = CacheSettings {
-            devices: devices.into_iter().map(CacheDevice::absolute).collect(),
+            devices: devices.into_iter().map(DevicePath::absolute).collect(),
             dwpd: request.dwpd.or(settings.and_then(|all| all.dwpd)),
             key: request.cache_key.clone().or(settings.and_then(|all| all.cache_key.clone())),
             force: request.force_cache,
@@ -129,7 +130,7 @@ impl Prepared {
             force: request.force_log,
         };
         let intent_log =
-            LogSettings { device: intent_log.device.map(LogDevice::absolute), ..intent_log };
+            LogSettings { device: intent_log.device.map(DevicePath::absolute), ..intent_log };
         let read_only = request.read_only || settings.is_some_and(|all| all.read_only);
         let allow_other = request.allow_other || settings.is_some_and(|all| all.allow_other);
         let origin = match (&request.source, settings) {

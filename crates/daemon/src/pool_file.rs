@@ -9,10 +9,10 @@ use toml::Spanned;
 use toml_edit::{DocumentMut, Item, Table, value};
 use warmfront::{DatasetError, Datasets, Properties, Property, Size, SizeError};
 
-use crate::caches::{CacheDevice, CacheKey, Dwpd};
+use crate::caches::{CacheKey, Dwpd};
 use crate::ceiling::ArcMax;
 use crate::change;
-use crate::logs::LogDevice;
+use crate::device_path::{DevicePath, DeviceRole};
 use crate::paths::{Paths, PathsError, replace_file};
 use crate::protocol::Change;
 
@@ -101,13 +101,13 @@ pub struct Settings {
     /// Control groups whose reads do not count as use.
     pub no_promote_cgroups: Vec<PathBuf>,
     /// Cache devices.
-    pub caches: Vec<CacheDevice>,
+    pub caches: Vec<DevicePath>,
     /// Drive writes a day that they are meant for; one if absent.
     pub dwpd: Option<Dwpd>,
     /// What they are encrypted with, if they are.
     pub cache_key: Option<CacheKey>,
     /// The log device.
-    pub log: Option<LogDevice>,
+    pub log: Option<DevicePath>,
     /// The datasets with their properties.
     pub datasets: Datasets,
 }
@@ -126,9 +126,9 @@ pub struct NewPool {
     /// What the ceiling never shrinks below.
     pub arc_min: Option<Size>,
     /// Cache devices.
-    pub caches: Vec<CacheDevice>,
+    pub caches: Vec<DevicePath>,
     /// The log device.
-    pub log: Option<LogDevice>,
+    pub log: Option<DevicePath>,
     /// Properties of the pool's own dataset.
     pub properties: BTreeMap<String, String>,
 }
@@ -258,7 +258,7 @@ impl PoolFile {
     ///
     /// # Errors
     /// When a path is not text, or the file cannot be written; then it is as it was.
-    pub fn set_caches(self, caches: &[CacheDevice]) -> Result<(), PoolFileError> {
+    pub fn set_caches(self, caches: &[DevicePath]) -> Result<(), PoolFileError> {
         let mut array = toml_edit::Array::new();
         for device in caches {
             if device.path.to_str().is_none() {
@@ -280,7 +280,7 @@ impl PoolFile {
     ///
     /// # Errors
     /// When a path is not text, or the file cannot be written; then it is as it was.
-    pub fn set_log(self, device: Option<&LogDevice>) -> Result<(), PoolFileError> {
+    pub fn set_log(self, device: Option<&DevicePath>) -> Result<(), PoolFileError> {
         let mut document = self.document()?;
         match device {
             None => drop(document.remove("log")),
@@ -427,25 +427,22 @@ fn read_groups(groups: Spanned<Vec<PathBuf>>) -> Result<Vec<PathBuf>, Fault> {
     }
 }
 
-fn read_caches(caches: Spanned<Vec<String>>) -> Result<Vec<CacheDevice>, Fault> {
-    let span = caches.span();
-    let read = caches.get_ref().iter().map(|text| {
-        let device: CacheDevice = text.parse().map_err(|error| format!("caches: {error}"))?;
-        match device.path.is_absolute() {
-            true => Ok(device),
-            false => Err(format!("caches: `{text}` is not an absolute path")),
-        }
-    });
-    read.collect::<Result<_, String>>().map_err(|message| Fault { span, message })
+fn read_caches(caches: Spanned<Vec<String>>) -> Result<Vec<DevicePath>, Fault> {
+    let read = caches.get_ref().iter().map(|text| read_device(text, DeviceRole::Cache));
+    read.collect::<Result<_, String>>()
+        .map_err(|fault| Fault { span: caches.span(), message: format!("caches: {fault}") })
 }
 
-fn read_log(log: &Spanned<String>) -> Result<LogDevice, Fault> {
-    let fault = |message| Fault { span: log.span(), message };
-    let device: LogDevice =
-        log.get_ref().parse().map_err(|error| fault(format!("log: {error}")))?;
+fn read_log(log: &Spanned<String>) -> Result<DevicePath, Fault> {
+    read_device(log.get_ref(), DeviceRole::Log)
+        .map_err(|fault| Fault { span: log.span(), message: format!("log: {fault}") })
+}
+
+fn read_device(text: &str, role: DeviceRole) -> Result<DevicePath, String> {
+    let device = DevicePath::parse(text, role).map_err(|error| error.to_string())?;
     match device.path.is_absolute() {
         true => Ok(device),
-        false => Err(fault(format!("log: `{}` is not an absolute path", log.get_ref()))),
+        false => Err(format!("`{text}` is not an absolute path")),
     }
 }
 

@@ -1,11 +1,12 @@
 use std::path::{Path, PathBuf};
 
-use crate::caches::{CacheDevice, CacheError, check_outside};
+use crate::caches::{CacheError, check_outside};
 use crate::checks;
 use crate::client::Client;
 use crate::descriptor;
+use crate::device_path::DevicePath;
 use crate::error::ControlError;
-use crate::logs::{LogDevice, LogError, LogTarget, MountProgress};
+use crate::logs::{LogError, LogTarget, MountProgress};
 use crate::paths::Paths;
 use crate::pool_file::{NewPool, PoolFile, PoolFileError};
 use crate::protocol::{Changed, Descriptor};
@@ -121,7 +122,7 @@ pub fn destroy_pool(paths: &Paths, name: &str) -> Result<(), ControlError> {
 pub fn add_cache(
     paths: &Paths,
     pool: &str,
-    device: CacheDevice,
+    device: DevicePath,
     force: bool,
 ) -> Result<(Changed, Option<String>), ControlError> {
     let device = device.absolute();
@@ -170,7 +171,7 @@ pub fn remove_cache(paths: &Paths, pool: &str, path: &Path) -> Result<Changed, C
 
 fn save_caches(
     file: PoolFile,
-    caches: &[CacheDevice],
+    caches: &[DevicePath],
 ) -> Result<(Changed, Option<String>), ControlError> {
     let path = file.path.clone();
     file.set_caches(caches)?;
@@ -185,7 +186,7 @@ fn save_caches(
 pub fn add_log(
     paths: &Paths,
     pool: &str,
-    device: LogDevice,
+    device: DevicePath,
     force: bool,
     tell: &mut dyn FnMut(MountProgress),
 ) -> Result<(Changed, Vec<String>), ControlError> {

@@ -14,9 +14,9 @@ pub use warmfront::{
     CurveReport, PrimeProgress, PrimeReport, PropertyRow, Restored, Source, Statistics, Why,
 };
 
-pub use crate::caches::CacheDevice;
 pub use crate::ceiling::{ArcMax, Setting};
-pub use crate::logs::{LogDevice, MountProgress};
+use crate::device_path::DevicePath;
+pub use crate::logs::MountProgress;
 use crate::wire_path;
 
 /// The version of this protocol. Both sides must have the same.
@@ -96,7 +96,7 @@ pub enum Request {
     /// Takes a cache device in: [`Response::CachesChanged`].
     AddCache {
         /// Which.
-        device: CacheDevice,
+        device: DevicePath,
         /// Whatever lies on it.
         force: bool,
     },
@@ -109,7 +109,7 @@ pub enum Request {
     /// Takes a log device in: [`Response::Progress`], at last [`Response::LogChanged`].
     AddLog {
         /// Which.
-        device: LogDevice,
+        device: DevicePath,
         /// Whatever lies on it.
         force: bool,
     },

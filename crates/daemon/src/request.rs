@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use warmfront::{EngineError, PropertyError, Size};
 
-use crate::caches::{CacheDevice, CacheError, CacheKey, Dwpd};
+use crate::caches::{CacheError, CacheKey, Dwpd};
 use crate::ceiling::{ArcMax, CeilingError};
 use crate::checks::PlaceError;
+use crate::device_path::DevicePath;
 use crate::lock::LockError;
-use crate::logs::{LogDevice, LogError};
+use crate::logs::LogError;
 use crate::paths::{Paths, PathsError};
 use crate::pool_file::PoolFileError;
 use crate::protocol::Descriptor;
@@ -65,11 +66,11 @@ pub struct MountRequest {
     #[serde(with = "wire_path::list")]
     pub no_promote_cgroups: Vec<PathBuf>,
     /// Cache devices; if none, those of the pool's settings.
-    pub caches: Vec<CacheDevice>,
+    pub caches: Vec<DevicePath>,
     /// Take cache devices whatever lies on them.
     pub force_cache: bool,
     /// The log device; if none, that of the pool's settings.
-    pub log: Option<LogDevice>,
+    pub log: Option<DevicePath>,
     /// Go on without what a log holds that was in use.
     pub discard_log: bool,
     /// Take the log device whatever lies on it.
@@ -92,9 +93,9 @@ pub struct Mounted {
     /// What was asked for: `auto`, a size or a share of the memory.
     pub ceiling_setting: String,
     /// The cache devices.
-    pub caches: Vec<CacheDevice>,
+    pub caches: Vec<DevicePath>,
     /// The log device.
-    pub log_device: Option<LogDevice>,
+    pub log_device: Option<DevicePath>,
     /// What was done or is not as it should be, for people.
     pub notes: Vec<String>,
 }

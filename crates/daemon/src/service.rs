@@ -12,13 +12,14 @@ use storage::Origin;
 use warmfront::flash::Statistics as FlashStatistics;
 use warmfront::{Dataset, DatasetError, EngineError, HumanSize, Pool, PrimeRequest, PropertyRow};
 
-use crate::caches::{CacheDevice, CacheError, Shelf};
+use crate::caches::{CacheError, Shelf};
 use crate::ceiling::{Keeper, Sources};
 use crate::change;
+use crate::device_path::DevicePath;
 use crate::drain::drain;
 use crate::error::is_usage;
 use crate::holders::holders_of;
-use crate::logs::{Desk, LogDevice, LogError, LogSettings, Tell};
+use crate::logs::{Desk, LogError, LogSettings, Tell};
 use crate::mountinfo::{mounted_at, mounts};
 use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
@@ -341,7 +342,7 @@ impl Service {
         }
     }
 
-    fn add_cache(&self, device: &CacheDevice, force: bool) -> Response {
+    fn add_cache(&self, device: &DevicePath, force: bool) -> Response {
         match self.shelf.add(&self.pool, device, force) {
             Ok(found) => self.caches_changed(Some(found)),
             Err(error) => refused_cache(&error),
@@ -372,7 +373,7 @@ impl Service {
     }
 
     /// Gives the pool a log device. `tell` is told how far that is.
-    pub fn add_log(&self, device: LogDevice, force: bool, tell: Tell<'_>) -> Response {
+    pub fn add_log(&self, device: DevicePath, force: bool, tell: Tell<'_>) -> Response {
         if self.read_only {
             return refused(LogError::ReadOnly.to_string(), false);
         }

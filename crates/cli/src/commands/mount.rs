@@ -2,7 +2,7 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-use daemon::{CacheDevice, MountRequest, MountSource, Mounted, Paths, Unmounted};
+use daemon::{DevicePath, MountRequest, MountSource, Mounted, Paths, Unmounted};
 use warmfront::HumanSize;
 
 use crate::arguments::MountArguments;
@@ -81,7 +81,7 @@ fn greeting(mounted: &Mounted) -> String {
     text
 }
 
-fn devices(caches: &[CacheDevice]) -> String {
+fn devices(caches: &[DevicePath]) -> String {
     caches.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 

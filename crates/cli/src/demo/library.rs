@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use daemon::CacheDevice;
+use daemon::DevicePath;
 use storage::{
     DeviceOptions, DirectoryOptions, DirectoryOrigin, FileDevice, Kind, OpenMode, RealClock,
     SlowModel, SlowOrigin, ThreadPool, block_on,
@@ -27,7 +27,7 @@ pub(crate) struct Library {
     origin: PathBuf,
     model: SlowModel,
     ceiling_bytes: u64,
-    cache: CacheDevice,
+    cache: DevicePath,
     life: u128,
 }
 
@@ -36,7 +36,7 @@ impl Library {
         origin: &Path,
         model: SlowModel,
         ceiling_bytes: u64,
-        cache: &CacheDevice,
+        cache: &DevicePath,
     ) -> Result<Library> {
         let pool = open(origin, model, ceiling_bytes)?;
         let library = Library {

@@ -16,20 +16,18 @@ use warmfront::flash::{
 };
 use warmfront::{ExactSize, HumanSize, Pool};
 
-use super::device::CacheDevice;
 use super::key::{CacheKey, CacheKeyError, Dwpd};
 use super::lives::{Lives, id_of, random_bytes};
+use crate::device_path::DevicePath;
 use crate::protocol::{CacheBypass, CacheSlower, CacheStatus};
 
 /// The part of the ceiling that the index of what lies on flash may take, as its divisor.
 const INDEX_SHARE: u64 = 4;
-/// What is wiped of a device that is removed: its superblocks are among it. Bytes.
-const WIPE_BYTES: usize = 128 << 10;
 
 /// What cache devices a pool has, and how they are used.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct CacheSettings {
-    pub devices: Vec<CacheDevice>,
+    pub devices: Vec<DevicePath>,
     pub dwpd: Option<Dwpd>,
     pub key: Option<CacheKey>,
     /// Take devices whatever lies on them.
@@ -137,7 +135,7 @@ pub enum CacheError {
 
 /// A cache device in use, or one that could not be used.
 struct Shelved {
-    device: CacheDevice,
+    device: DevicePath,
     /// Its id, if it is in use.
     id: Option<[u8; 16]>,
     /// What was found on it, or why it is not in use.
@@ -239,7 +237,7 @@ impl Shelf {
     pub fn add(
         &self,
         pool: &Arc<Pool>,
-        device: &CacheDevice,
+        device: &DevicePath,
         force: bool,
     ) -> Result<String, CacheError> {
         self.lives
@@ -252,7 +250,7 @@ impl Shelf {
     fn add_one(
         &self,
         pool: &Arc<Pool>,
-        device: &CacheDevice,
+        device: &DevicePath,
         force: bool,
         lives: Vec<u128>,
     ) -> Result<Option<String>, CacheError> {
@@ -309,7 +307,7 @@ impl Shelf {
     }
 
     /// Stops using a device, and wipes it, so that nobody takes it for one that is up to date.
-    pub fn remove(&self, pool: &Arc<Pool>, path: &Path) -> Result<CacheDevice, CacheError> {
+    pub fn remove(&self, pool: &Arc<Pool>, path: &Path) -> Result<DevicePath, CacheError> {
         let mut devices = self.devices.lock();
         let Some(at) = devices.iter().position(|known| known.device.is_at(path)) else {
             let has: Vec<String> =
@@ -320,7 +318,7 @@ impl Shelf {
         let Shelved { device, id, .. } = devices.remove(at);
         if let Some(id) = id {
             block_on(pool.remove_cache(id));
-            if let Err(error) = wipe(&device.path) {
+            if let Err(error) = device.wipe() {
                 let path = device.path.display();
                 tracing::warn!(%path, %error, "a removed cache device cannot be wiped");
                 // What it holds must not be used again.
@@ -333,7 +331,7 @@ impl Shelf {
     }
 
     /// The devices as the settings name them.
-    pub fn devices(&self) -> Vec<CacheDevice> {
+    pub fn devices(&self) -> Vec<DevicePath> {
         self.devices.lock().iter().map(|known| known.device.clone()).collect()
     }
 
@@ -429,7 +427,7 @@ pub(crate) fn check_outside(
 }
 
 /// Opens the file or block device. A file that could not be made as it should be is not left.
-fn open(device: &CacheDevice) -> Result<FileDevice, CacheError> {
+fn open(device: &DevicePath) -> Result<FileDevice, CacheError> {
     let path = device.path.clone();
     let options = DeviceOptions { size_bytes: device.size_bytes, ..DeviceOptions::default() };
     let was_there = path.exists();
@@ -467,12 +465,4 @@ fn in_words(failures: &Failures) -> String {
     let some = all.iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = some.map(|(count, what)| format!("{count} {what}")).collect();
     format!("{} within a minute", words.join(", "))
-}
-
-fn wipe(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-
-    let file = std::fs::File::options().write(true).open(path)?;
-    file.write_all_at(&[0; WIPE_BYTES], 0)?;
-    file.sync_all()
 }

@@ -1,5 +1,4 @@
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,14 +10,15 @@ use warmfront::{HumanSize, Pool, ReplayOptions, Replayed, replay};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zil::{End, Log, OpenError, Opening, Options, Recovery};
 
-use super::device::{BYTES_DEFAULT, BYTES_MIN, LogDevice};
 use super::error::LogError;
 use super::marker::{Marker, digits, since};
 use super::progress::MountProgress;
 use crate::caches::random_bytes;
+use crate::device_path::{DevicePath, DeviceRole};
 
-/// What is wiped of a device that is removed: its superblocks are among it. Bytes.
-const WIPE_BYTES: usize = 128 << 10;
+/// Length of a file that is made without one being named, bytes: what a quick device takes in the
+/// few seconds until the origin has it.
+const BYTES_DEFAULT: u64 = 1 << 30;
 /// Most objects of which it is told that something was not done.
 const TOLD_MAX: usize = 5;
 
@@ -28,7 +28,7 @@ pub(crate) type Tell<'a> = &'a (dyn Fn(MountProgress) + Send + Sync);
 /// Which log device a pool has, and how it is opened.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct LogSettings {
-    pub device: Option<LogDevice>,
+    pub device: Option<DevicePath>,
     /// Go on without what it holds.
     pub discard: bool,
     /// Take the device whatever lies on it.
@@ -48,7 +48,7 @@ pub(crate) struct Desk {
 struct State {
     marker: Marker,
     /// Which is in use.
-    device: Option<LogDevice>,
+    device: Option<DevicePath>,
 }
 
 impl Desk {
@@ -255,7 +255,7 @@ impl Desk {
     }
 
     /// Lets a pool use a log that is empty.
-    pub fn take_in(&self, pool: &Arc<Pool>, device: &LogDevice, log: Log) -> Result<(), LogError> {
+    pub fn take_in(&self, pool: &Arc<Pool>, device: &DevicePath, log: Log) -> Result<(), LogError> {
         let id = digits(log.id());
         {
             let state = &mut *self.state.lock();
@@ -302,7 +302,7 @@ impl Desk {
             return Err(LogError::Unknown { path: path.to_owned(), has });
         };
         self.stop(pool)?;
-        if let Err(error) = wipe(&device.path) {
+        if let Err(error) = device.wipe() {
             let path = device.path.display();
             tracing::warn!(%path, %error, "a removed log device cannot be wiped");
         }
@@ -328,7 +328,7 @@ impl Desk {
     }
 
     /// The device in use.
-    pub fn device(&self) -> Option<LogDevice> {
+    pub fn device(&self) -> Option<DevicePath> {
         self.state.lock().device.clone()
     }
 }
@@ -338,24 +338,18 @@ pub(super) fn clock() -> Arc<dyn Clock> {
 }
 
 /// Opens a log device, or makes the file.
-fn open_file(device: &LogDevice) -> Result<(PathBuf, Arc<dyn Device>), LogError> {
+fn open_file(device: &DevicePath) -> Result<(PathBuf, Arc<dyn Device>), LogError> {
     let path = device.path.clone();
     let size_bytes = device.size_bytes.or((!path.exists()).then_some(BYTES_DEFAULT));
     let options = DeviceOptions { size_bytes, ..DeviceOptions::default() };
     let opened = FileDevice::open(&path, &options);
     let file = opened.map_err(|error| LogError::Open { path: path.clone(), error })?;
-    let (found, needed_bytes) = (file.info().size_bytes, BYTES_MIN);
+    let (found, needed_bytes) = (file.info().size_bytes, DeviceRole::Log.size_bytes_min());
     if found < needed_bytes {
         let error = OpenError::TooSmall { size_bytes: found, needed_bytes };
         return Err(LogError::Contents { path, error });
     }
     Ok((path, Arc::new(file)))
-}
-
-fn wipe(path: &Path) -> io::Result<()> {
-    let file = std::fs::File::options().write(true).open(path)?;
-    file.write_all_at(&[0; WIPE_BYTES], 0)?;
-    file.sync_all()
 }
 
 /// What a replay has done, in words.

@@ -8,10 +8,10 @@ use storage::{DeviceOptions, DirectoryOptions, DirectoryOrigin, FileDevice, Orig
 use zil::{End, Log, Opening, Options, Recovery};
 
 use super::desk::{Desk, LogSettings, Tell, clock};
-use super::device::LogDevice;
 use super::error::LogError;
 use super::marker::{Marker, digits};
-use crate::caches::{is_same, random_bytes};
+use crate::caches::random_bytes;
+use crate::device_path::{DevicePath, is_same};
 use crate::error::ControlError;
 use crate::lock::{Owner, PoolLock};
 use crate::paths::Paths;
@@ -61,7 +61,7 @@ pub struct LogDiscarded {
 /// A log device to be looked at by hand.
 #[derive(Debug)]
 pub struct LogTarget {
-    device: LogDevice,
+    device: DevicePath,
     owner: Option<PoolOfLog>,
     /// Where is noted how the log is used.
     marker_path: Option<PathBuf>,
@@ -90,7 +90,7 @@ impl LogTarget {
             let marker = markers.iter().find(|(path, _)| *path == marker_path);
             let device = match (settings.log, marker) {
                 (_, Some((_, marker))) if marker.in_use.is_some() => {
-                    LogDevice { path: marker.path.clone(), size_bytes: None }
+                    DevicePath { path: marker.path.clone(), size_bytes: None }
                 }
                 (Some(device), _) => device,
                 (None, _) => return Err(no_target(text)),
@@ -110,12 +110,12 @@ impl LogTarget {
                     true => pool.as_bytes().to_vec(),
                     false => unnamed(&origin),
                 };
-                let device = LogDevice { path, size_bytes: None };
+                let device = DevicePath { path, size_bytes: None };
                 let owner = Some(PoolOfLog { pool, name, origin });
                 Ok(LogTarget { device, owner, marker_path: Some(marker_path) })
             }
             None if path.exists() => {
-                let device = LogDevice { path, size_bytes: None };
+                let device = DevicePath { path, size_bytes: None };
                 Ok(LogTarget { device, owner: None, marker_path: None })
             }
             None => Err(no_target(text)),

@@ -16,7 +16,7 @@ impl Place {
     fn tank(&self) -> PoolFile {
         let properties = BTreeMap::from([("prefetch".to_string(), "none".to_string())]);
         let pool = NewPool {
-            log: Some("/flash/log:2G".parse().expect("a device")),
+            log: Some(DevicePath::parse("/flash/log:2G", DeviceRole::Log).expect("a device")),
             name: "tank".into(),
             origin: "/slow \"x\"".into(),
             mountpoint: None,
@@ -187,8 +187,8 @@ fn cache_devices_are_read_and_written_among_comments() {
     let place = Place::new();
     let file = place.tank();
     assert!(file.settings.caches.is_empty());
-    let devices: Vec<CacheDevice> =
-        ["/flash/a:10G", "/dev/nvme9n9"].map(|text| text.parse().expect("a device")).into();
+    let read = |text| DevicePath::parse(text, DeviceRole::Cache).expect("a device");
+    let devices = ["/flash/a:10G", "/dev/nvme9n9"].map(read);
     file.set_caches(&devices).expect("written");
     let file = PoolFile::load(&place.paths, "tank").expect("it is well formed");
     assert_eq!(file.settings.caches, devices);

@@ -1,0 +1,202 @@
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use warmfront::{ExactSize, SizeError, parse_size};
+
+use crate::wire_path;
+
+/// What is wiped of a device that is removed: its superblocks are among it. Bytes.
+const WIPE_BYTES: usize = 128 << 10;
+
+/// A cache or log device as people name it: `PATH`, or `PATH:SIZE` for a file that is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DevicePath {
+    /// A file or a block device.
+    #[serde(with = "wire_path")]
+    pub path: PathBuf,
+    /// The file is made with this size, or made longer; bytes.
+    pub size_bytes: Option<u64>,
+}
+
+/// What a device is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeviceRole {
+    /// It holds copies of records.
+    Cache,
+    /// It holds the intent log.
+    Log,
+}
+
+/// Why a text names no device.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DevicePathError {
+    /// Nothing stands before the size.
+    #[error("`{text}` names no {role} device; write PATH, or PATH:SIZE such as {}", role.example())]
+    NoPath {
+        /// What was given.
+        text: String,
+        /// What the device is for.
+        role: DeviceRole,
+    },
+    /// What stands behind the colon is no size.
+    #[error("{role} device `{text}`: {error}")]
+    Size {
+        /// What was given.
+        text: String,
+        /// What the device is for.
+        role: DeviceRole,
+        /// What is wrong with it.
+        error: SizeError,
+    },
+    /// It is too small.
+    #[error(
+        "{role} device `{text}` is too small: give at least {}",
+        ExactSize(role.size_bytes_min())
+    )]
+    TooSmall {
+        /// What was given.
+        text: String,
+        /// What the device is for.
+        role: DeviceRole,
+    },
+}
+
+impl DeviceRole {
+    /// Least bytes of such a device.
+    pub const fn size_bytes_min(self) -> u64 {
+        match self {
+            DeviceRole::Cache => 8 << 20,
+            DeviceRole::Log => 16 << 20,
+        }
+    }
+
+    fn example(self) -> &'static str {
+        match self {
+            DeviceRole::Cache => "/flash/cache:100G",
+            DeviceRole::Log => "/flash/log:1G",
+        }
+    }
+}
+
+impl fmt::Display for DeviceRole {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            DeviceRole::Cache => "cache",
+            DeviceRole::Log => "log",
+        })
+    }
+}
+
+impl DevicePath {
+    /// Reads `PATH` or `PATH:SIZE`.
+    ///
+    /// # Errors
+    ///
+    /// A [`DevicePathError`], where there is no path, or a size that is none or too small.
+    pub fn parse(text: &str, role: DeviceRole) -> Result<DevicePath, DevicePathError> {
+        let given = || text.to_string();
+        let (path, size_bytes) = match text.rsplit_once(':') {
+            // A path may have a colon of its own.
+            Some((path, size)) if !Path::new(text).exists() => {
+                let size_bytes = parse_size(size).map_err(|error| DevicePathError::Size {
+                    text: given(),
+                    role,
+                    error,
+                })?;
+                (path, Some(size_bytes))
+            }
+            _ => (text, None),
+        };
+        if path.is_empty() {
+            return Err(DevicePathError::NoPath { text: given(), role });
+        }
+        if size_bytes.is_some_and(|bytes| bytes < role.size_bytes_min()) {
+            return Err(DevicePathError::TooSmall { text: given(), role });
+        }
+        Ok(DevicePath { path: path.into(), size_bytes })
+    }
+
+    /// The same with a path that holds wherever the reader stands.
+    pub(crate) fn absolute(self) -> DevicePath {
+        let path = std::path::absolute(&self.path).unwrap_or(self.path);
+        DevicePath { path, ..self }
+    }
+
+    /// Whether it is the device at `path`.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        is_same(&self.path, path)
+    }
+
+    /// Overwrites its start, so that nobody takes it for one that is in use.
+    pub(crate) fn wipe(&self) -> io::Result<()> {
+        let file = File::options().write(true).open(&self.path)?;
+        file.write_all_at(&[0; WIPE_BYTES], 0)?;
+        file.sync_all()
+    }
+}
+
+impl fmt::Display for DevicePath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.path.display())?;
+        match self.size_bytes {
+            Some(bytes) => write!(formatter, ":{}", ExactSize(bytes)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether two paths lead to the same.
+pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_read_and_shown_again() {
+        for (text, role, path, size_bytes) in [
+            ("/dev/nvme9n9", DeviceRole::Cache, "/dev/nvme9n9", None),
+            ("/flash/cache:100G", DeviceRole::Cache, "/flash/cache", Some(100 << 30)),
+            ("cache:8M", DeviceRole::Cache, "cache", Some(8 << 20)),
+            ("/a:b/c:1G", DeviceRole::Cache, "/a:b/c", Some(1 << 30)),
+            ("/dev/nvme9n9", DeviceRole::Log, "/dev/nvme9n9", None),
+            ("/flash/log:2G", DeviceRole::Log, "/flash/log", Some(2 << 30)),
+            ("log:16M", DeviceRole::Log, "log", Some(16 << 20)),
+        ] {
+            let device = DevicePath::parse(text, role).expect("well formed");
+            assert_eq!(device, DevicePath { path: path.into(), size_bytes });
+            assert_eq!(device.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_names_no_device_is_refused_with_words() {
+        for (text, role, words) in [
+            (":10G", DeviceRole::Cache, "PATH:SIZE such as /flash/cache:100G"),
+            ("", DeviceRole::Cache, "names no cache device"),
+            (
+                "/flash/cache:big",
+                DeviceRole::Cache,
+                "cache device `/flash/cache:big`: `big` is not",
+            ),
+            ("/flash/cache:1M", DeviceRole::Cache, "at least 8M"),
+            (":1G", DeviceRole::Log, "PATH:SIZE such as /flash/log:1G"),
+            ("", DeviceRole::Log, "names no log device"),
+            ("/flash/log:big", DeviceRole::Log, "log device `/flash/log:big`: `big` is not a size"),
+            ("/flash/log:8M", DeviceRole::Log, "at least 16M"),
+        ] {
+            let refused = DevicePath::parse(text, role).expect_err("refused").to_string();
+            assert!(refused.contains(words), "{refused}");
+        }
+    }
+}
