@@ -11,6 +11,7 @@
 //! a [`Simulation`], on a virtual clock, the same tasks wait for the simulated device instead.
 
 mod attributes;
+mod campaign;
 mod clock;
 mod device;
 mod directory;
@@ -24,6 +25,7 @@ mod slow;
 mod spawn;
 
 pub use attributes::{Attributes, Kind, SetAttributes, SetTime, Timestamp, Validator};
+pub use campaign::Campaign;
 pub use clock::{Clock, CoarseClock, RealClock};
 pub use device::{
     AlignedBuffer, BUFFER_ALIGNMENT, CrashDevice, Crashes, Device, DeviceError, DeviceFaults,

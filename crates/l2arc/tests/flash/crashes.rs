@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use l2arc::{Cipher, Flash, Key, Opened, Options};
 use parking_lot::Mutex;
-use storage::{Clock, CrashDevice, MemoryDevice, Random, Simulation, Spawn};
+use storage::{Campaign, Clock, CrashDevice, MemoryDevice, Random, Simulation, Spawn};
 
 use crate::common::{self, DEVICE_BYTES, Subject, contents, key, opening};
 
@@ -237,29 +237,19 @@ fn history(seed: u64) -> Outcome {
     Outcome { hits: origin.hits, kills: origin.kills, ..outcome }
 }
 
-/// Seeds of a run; `WARMFRONT_SEEDS=FIRST..END` runs others.
-fn seeds() -> std::ops::Range<u64> {
-    let chosen = std::env::var("WARMFRONT_SEEDS").ok();
-    let chosen = chosen.and_then(|text| {
-        let (first, end) = text.split_once("..")?;
-        Some(first.parse().ok()?..end.parse().ok()?)
-    });
-    chosen.unwrap_or(0..200)
-}
-
 #[test]
 fn no_crash_brings_an_old_copy_back() {
     let mut all = Outcome::default();
-    for seed in seeds() {
-        let outcome = std::panic::catch_unwind(|| history(seed));
-        let Ok(outcome) = outcome else { panic!("seed {seed} fails; see above") };
+    let campaign = Campaign::new(200);
+    campaign.run(|seed| {
+        let outcome = history(seed);
         all.survived += outcome.survived;
         all.hits += outcome.hits;
         all.kills += outcome.kills;
         all.evicted += outcome.evicted;
         all.second_lives += outcome.second_lives;
-    }
-    let count = seeds().end - seeds().start;
+    });
+    let count = campaign.count();
     let Outcome { survived, hits, kills, evicted, second_lives } = all;
     println!(
         "{count} histories: {hits} hits, {survived} of them after a crash, {kills} kills, \

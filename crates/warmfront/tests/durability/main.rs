@@ -11,10 +11,8 @@ mod model;
 mod world;
 mod writer;
 
-use std::ops::Range;
-
 use machine::{Machine, Settings};
-use storage::Random;
+use storage::{Campaign, Random};
 
 /// How often the machine stops in a history.
 const LIVES: u64 = 3;
@@ -41,28 +39,14 @@ fn history(seed: u64, outcome: &mut Outcome) {
     }
 }
 
-/// Seeds of a run; `WARMFRONT_SEEDS=FIRST..END` runs others.
-fn seeds(default: Range<u64>) -> Range<u64> {
-    let chosen = std::env::var("WARMFRONT_SEEDS").ok();
-    let chosen = chosen.and_then(|text| {
-        let (first, end) = text.split_once("..")?;
-        Some(first.parse().ok()?..end.parse().ok()?)
-    });
-    chosen.unwrap_or(default)
-}
-
 #[test]
 fn what_was_promised_is_there_after_any_crash() {
     let mut all = Outcome::default();
-    let seeds = seeds(0..1000);
-    for seed in seeds.clone() {
-        let run = std::panic::AssertUnwindSafe(|| history(seed, &mut all));
-        let outcome = std::panic::catch_unwind(run);
-        assert!(outcome.is_ok(), "seed {seed} fails; see above");
-    }
-    println!("{} seeds: {all:?}", seeds.end - seeds.start);
+    let campaign = Campaign::new(1000);
+    campaign.run(|seed| history(seed, &mut all));
+    println!("{} seeds: {all:?}", campaign.count());
     let Outcome { crashes, kills, changes, syncs, txgs, records, flash_hits, stopped } = all;
     let rare = [40 * flash_hits, 3 * stopped];
     let least = [crashes, 3 * kills, changes / 10, syncs, txgs, records].into_iter().chain(rare);
-    assert!(least.min() >= Some(seeds.end - seeds.start), "too little happened");
+    assert!(least.min() >= Some(campaign.count()), "too little happened");
 }

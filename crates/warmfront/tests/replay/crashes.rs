@@ -1,11 +1,10 @@
 //! Random changes, a crash, replays that are stopped themselves, and a look at what is left.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use storage::{
-    Call, Clock, CrashDevice, CrashOrigin, Crashes, Device, Layer, Layered, MemoryDevice,
+    Call, Campaign, Clock, CrashDevice, CrashOrigin, Crashes, Device, Layer, Layered, MemoryDevice,
     MemoryOrigin, OriginError, Random, Simulation, Task,
 };
 use warmfront::{ReplayOptions, Replayed, SkipReason, replay};
@@ -113,8 +112,8 @@ fn try_replay(
     }
 }
 
-/// Runs the history of a seed.
-fn history(seed: u64, outcome: &mut Outcome) {
+/// Runs the history of a seed. One that runs alone tells what it finds.
+fn history(seed: u64, is_alone: bool, outcome: &mut Outcome) {
     let mut random = Random::new(seed);
     let first = match random.below(2) {
         0 => MemoryOrigin::new(),
@@ -155,7 +154,7 @@ fn history(seed: u64, outcome: &mut Outcome) {
             false => writer.worlds_from(last),
         };
         let promised = writer.promised_from(last);
-        if seeds().end - seeds().start == 1 {
+        if is_alone {
             tell(&simulation, &left, &worlds);
         }
         drop(writer);
@@ -182,7 +181,7 @@ fn history(seed: u64, outcome: &mut Outcome) {
         outcome.unnamed += report.unnamed;
         outcome.skipped += report.skipped_count;
         let (found, _) = look(&left.origin);
-        if seeds().end - seeds().start == 1 {
+        if is_alone {
             println!("found: {found:?}\n{report:?}");
         }
         judge(&found, &worlds, &promised);
@@ -204,25 +203,12 @@ fn tell(simulation: &Simulation, left: &Left, worlds: &[World]) {
     }
 }
 
-/// Seeds of a run; `WARMFRONT_SEEDS=FIRST..END` runs others.
-fn seeds() -> Range<u64> {
-    let chosen = std::env::var("WARMFRONT_SEEDS").ok();
-    let chosen = chosen.and_then(|text| {
-        let (first, end) = text.split_once("..")?;
-        Some(first.parse().ok()?..end.parse().ok()?)
-    });
-    chosen.unwrap_or(0..2000)
-}
-
 #[test]
 fn what_was_promised_is_there_after_any_crash() {
     let mut all = Outcome::default();
-    for seed in seeds() {
-        let run = std::panic::AssertUnwindSafe(|| history(seed, &mut all));
-        let outcome = std::panic::catch_unwind(run);
-        assert!(outcome.is_ok(), "seed {seed} fails; see above");
-    }
-    let count = seeds().end - seeds().start;
+    let campaign = Campaign::new(2000);
+    campaign.run(|seed| history(seed, campaign.count() == 1, &mut all));
+    let count = campaign.count();
     let Outcome { images, killed, records, stopped, made, named, unnamed, skipped } = all;
     println!(
         "{count} seeds: {images} crashes, {killed} of them kills, {records} records replayed, \

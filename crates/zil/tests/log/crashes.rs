@@ -13,8 +13,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use storage::{
-    Clock, CrashDevice, Crashes, Device, DeviceOperation, FaultyDevice, MemoryDevice, Random,
-    Simulation, Spawn,
+    Campaign, Clock, CrashDevice, Crashes, Device, DeviceOperation, FaultyDevice, MemoryDevice,
+    Random, Simulation, Spawn,
 };
 use zil::{AppendError, End, Log, Options, Position, Recovery, Sync};
 
@@ -322,25 +322,12 @@ fn history(seed: u64, outcome: &mut Outcome) {
     outcome.full += model.full;
 }
 
-/// Seeds of a run; `WARMFRONT_SEEDS=FIRST..END` runs others.
-fn seeds() -> std::ops::Range<u64> {
-    let chosen = std::env::var("WARMFRONT_SEEDS").ok();
-    let chosen = chosen.and_then(|text| {
-        let (first, end) = text.split_once("..")?;
-        Some(first.parse().ok()?..end.parse().ok()?)
-    });
-    chosen.unwrap_or(0..100)
-}
-
 #[test]
 fn what_was_acknowledged_is_found_after_any_crash() {
     let mut all = Outcome::default();
-    for seed in seeds() {
-        let run = std::panic::AssertUnwindSafe(|| history(seed, &mut all));
-        let outcome = std::panic::catch_unwind(run);
-        assert!(outcome.is_ok(), "seed {seed} fails; see above");
-    }
-    let count = seeds().end - seeds().start;
+    let campaign = Campaign::new(100);
+    campaign.run(|seed| history(seed, &mut all));
+    let count = campaign.count();
     let Outcome { images, records, commits, unacknowledged, beyond, resets, full, laps, .. } = all;
     let stopped = all.recoveries_stopped;
     println!(

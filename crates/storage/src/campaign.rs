@@ -1,0 +1,84 @@
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// The variable of the environment that names other seeds, `FIRST..END`.
+const SEEDS_VARIABLE: &str = "WARMFRONT_SEEDS";
+
+/// A test that runs many histories, each drawn from a seed: one that fails is run again alone by
+/// `WARMFRONT_SEEDS=SEED..END`, and a long search is given seeds that nobody has tried.
+#[derive(Debug, Clone)]
+pub struct Campaign {
+    seeds: Range<u64>,
+}
+
+impl Campaign {
+    /// As many histories as `count`, or those of the seeds that the environment names.
+    ///
+    /// # Panics
+    ///
+    /// Where the environment names no seeds.
+    pub fn new(count: u64) -> Campaign {
+        let seeds = match std::env::var(SEEDS_VARIABLE) {
+            Ok(text) => parse(&text)
+                .unwrap_or_else(|| panic!("{SEEDS_VARIABLE}={text} is not FIRST..END of seeds")),
+            Err(_) => 0..count,
+        };
+        Campaign { seeds }
+    }
+
+    /// How many histories it has.
+    pub fn count(&self) -> u64 {
+        self.seeds.end - self.seeds.start
+    }
+
+    /// Runs every history.
+    ///
+    /// # Panics
+    ///
+    /// As the first history that panics, whose seed is told.
+    pub fn run(&self, mut history: impl FnMut(u64)) {
+        for seed in self.seeds.clone() {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| history(seed))) {
+                eprintln!("seed {seed} fails; {SEEDS_VARIABLE}={seed}..{} runs it alone", seed + 1);
+                resume_unwind(panic);
+            }
+        }
+    }
+}
+
+fn parse(text: &str) -> Option<Range<u64>> {
+    let (first, end) = text.split_once("..")?;
+    let (first, end) = (first.parse().ok()?, end.parse().ok()?);
+    (first < end).then_some(first..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_read_or_refused() {
+        assert_eq!(parse("5..8"), Some(5..8));
+        for text in ["", "5", "5..", "8..5", "5..5", "a..b"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_history_runs_until_one_fails() {
+        let campaign = Campaign { seeds: 3..6 };
+        let mut seen = Vec::new();
+        campaign.run(|seed| seen.push(seed));
+        assert_eq!(seen, [3, 4, 5]);
+        assert_eq!(campaign.count(), 3);
+        let mut failed = Vec::new();
+        let run = AssertUnwindSafe(|| {
+            campaign.run(|seed| {
+                failed.push(seed);
+                assert_ne!(seed, 4);
+            });
+        });
+        assert!(catch_unwind(run).is_err());
+        assert_eq!(failed, [3, 4]);
+    }
+}
