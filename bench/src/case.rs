@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::Arguments;
 use crate::fio::Job;
+use crate::outcome::{Comparison, Outcome};
 use crate::subject::{Floor, Mounted, Subject};
 
 /// The file that is read.
@@ -28,11 +29,7 @@ pub(crate) struct Group {
 
 /// One comparison.
 pub(crate) struct Case {
-    pub(crate) name: &'static str,
-    pub(crate) what: &'static str,
-    unit: &'static str,
-    /// Whether a larger figure is better; the ratio is turned so that more than 1 is a win.
-    larger_is_better: bool,
+    pub(crate) comparison: Comparison,
     work: Work,
 }
 
@@ -67,11 +64,11 @@ const fn read(
 ) -> Case {
     let unit = if block.len() == 2 && block.as_bytes()[1] == b'k' { "IOPS" } else { "MB/s" };
     let work = Work::Read { pattern, block, jobs, direct };
-    Case { name, what, unit, larger_is_better: true, work }
+    Case { comparison: Comparison { name, what, unit, larger_is_better: true }, work }
 }
 
 const fn seconds(name: &'static str, what: &'static str, work: Work) -> Case {
-    Case { name, what, unit: "seconds", larger_is_better: false, work }
+    Case { comparison: Comparison { name, what, unit: "seconds", larger_is_better: false }, work }
 }
 
 const HIT_PEERS: &[Subject] = &[
@@ -157,11 +154,13 @@ pub(crate) const GROUPS: &[Group] = &[
         subjects: &[OFF, Subject::Plain, Subject::Bindfs],
         one_processor: false,
         cases: &[Case {
-            name: "cold-sequential",
-            what: "Cold sequential read of the whole file, 1 MiB at a time; the plain directory \
-                   is read with O_DIRECT.",
-            unit: "MB/s",
-            larger_is_better: true,
+            comparison: Comparison {
+                name: "cold-sequential",
+                what: "Cold sequential read of the whole file, 1 MiB at a time; the plain \
+                       directory is read with O_DIRECT.",
+                unit: "MB/s",
+                larger_is_better: true,
+            },
             work: Work::ReadWhole,
         }],
     },
@@ -195,24 +194,6 @@ pub(crate) const GROUPS: &[Group] = &[
         )],
     },
 ];
-
-/// What came out of a comparison.
-pub(crate) struct Outcome {
-    pub(crate) name: &'static str,
-    pub(crate) what: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) rows: Vec<Row>,
-}
-
-/// One subject's part of an outcome.
-pub(crate) struct Row {
-    pub(crate) subject: String,
-    /// Median over the rounds.
-    pub(crate) value: Option<f64>,
-    /// Median, least and greatest ratio of Warmfront to the subject; more than 1 is a win.
-    pub(crate) ratio: Option<(f64, f64, f64)>,
-    pub(crate) note: Option<String>,
-}
 
 /// The files to read and how often.
 pub(crate) struct Bench<'a> {
@@ -266,7 +247,8 @@ impl Bench<'_> {
                 let index = (round + turn) % subjects.len();
                 let done = self.visit(group, subjects[index], |case, figure| {
                     figures[case][index] = Some(figure);
-                    let (name, subject) = (group.cases[case].name, subjects[index].name());
+                    let (name, subject) =
+                        (group.cases[case].comparison.name, subjects[index].name());
                     eprintln!("  {}: {name:<28} {subject:<38} {figure:>12.3}", round + 1);
                 });
                 if let Err(reason) = done {
@@ -275,24 +257,14 @@ impl Bench<'_> {
                 }
             }
         }
-        let rows = |figures: &[Vec<Option<f64>>], case: &Case| {
-            let row = |(index, subject): (usize, &Subject)| Row {
-                subject: subject.name(),
-                value: median(figures.iter().filter_map(|line| line[index]).collect())
-                    .map(|all| all.0),
-                ratio: (index > 0).then(|| ratio(figures, index, case.larger_is_better)).flatten(),
-                note: notes[index].clone(),
-            };
-            subjects.iter().enumerate().map(row).collect()
-        };
         let outcomes = group.cases.iter().enumerate().map(|(number, case)| {
-            let figures: Vec<_> = figures.iter().map(|round| round[number].clone()).collect();
-            Outcome {
-                name: case.name,
-                what: case.what,
-                unit: case.unit,
-                rows: rows(&figures, case),
+            let rounds: Vec<_> = figures.iter().map(|round| &round[number]).collect();
+            let names = subjects.iter().map(|subject| subject.name());
+            let mut outcome = case.comparison.outcome(names, &rounds);
+            for (row, note) in outcome.rows.iter_mut().zip(&notes) {
+                row.note.clone_from(note);
             }
+            outcome
         });
         outcomes.collect()
     }
@@ -349,7 +321,7 @@ impl Bench<'_> {
                     queue: None,
                 }
                 .run()?;
-                Ok(match case.unit {
+                Ok(match case.comparison.unit {
                     "IOPS" => reached.operations_per_second,
                     _ => reached.bytes_per_second / 1e6,
                 })
@@ -447,23 +419,4 @@ fn read_whole(file: &Path, direct: bool) -> Result<(), String> {
 fn drop_caches() {
     rustix::fs::sync();
     let _ = std::fs::write("/proc/sys/vm/drop_caches", "3");
-}
-
-fn ratio(
-    figures: &[Vec<Option<f64>>],
-    index: usize,
-    larger_is_better: bool,
-) -> Option<(f64, f64, f64)> {
-    let ratios = figures.iter().filter_map(|line| {
-        let (ours, other) = (line[0]?, line[index]?);
-        Some(if larger_is_better { ours / other } else { other / ours })
-    });
-    median(ratios.collect())
-}
-
-/// Median, least and greatest.
-pub(crate) fn median(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.get(values.len() / 2)?;
-    Some((*middle, *values.first()?, *values.last()?))
 }

@@ -11,8 +11,8 @@ use storage::{DeviceOptions, FileDevice, Random, RealClock, ThreadPool, block_on
 use tempfile::TempDir;
 
 use crate::Arguments;
-use crate::case::{Outcome, Row, median};
 use crate::fio::{Job, Queue};
+use crate::outcome::{Comparison, Outcome, in_turn};
 
 /// The device, and how much of what it has for records is filled: as much as nothing has to go.
 const DEVICE_MIB: u64 = 3600;
@@ -26,18 +26,22 @@ const KIB: usize = 1024;
 /// What each round measures, in this order.
 const CASES: &[Case] = &[
     Case {
-        name: "flash-fill",
-        what: "Filling an empty device of 3600 MiB with records of 16 KiB that do not compress, \
+        comparison: Comparison {
+            name: "flash-fill",
+            what: "Filling an empty device of 3600 MiB with records of 16 KiB that do not compress, \
                untuned, 32 MiB of buffers; fio writes 1 MiB at a time, 8 under way.",
-        unit: "MB/s",
-        larger_is_better: true,
+            unit: "MB/s",
+            larger_is_better: true,
+        },
         rows: &["warmfront", "fio write"],
     },
     Case {
-        name: "flash-written",
-        what: "Bytes written to the device for each byte taken in, records of 16 KiB.",
-        unit: "bytes",
-        larger_is_better: false,
+        comparison: Comparison {
+            name: "flash-written",
+            what: "Bytes written to the device for each byte taken in, records of 16 KiB.",
+            unit: "bytes",
+            larger_is_better: false,
+        },
         rows: &["warmfront"],
     },
     reads("flash-random-128k-1", "Random reads of 128 KiB records, one under way.", &WHOLE),
@@ -45,21 +49,25 @@ const CASES: &[Case] = &[
     reads("flash-random-4k-1", "Random reads of 4 KiB records, one under way.", &BOTH),
     reads("flash-random-4k-32", "Random reads of 4 KiB records, 32 under way.", &BOTH),
     Case {
-        name: "flash-added-latency",
-        what: "Microseconds of a random read of 4 KiB, one under way.",
-        unit: "microseconds",
-        larger_is_better: false,
+        comparison: Comparison {
+            name: "flash-added-latency",
+            what: "Microseconds of a random read of 4 KiB, one under way.",
+            unit: "microseconds",
+            larger_is_better: false,
+        },
         rows: &BOTH,
     },
 ];
 
 /// With 10 million records; measured once.
 const START: Case = Case {
-    name: "flash-start",
-    what: "A start with more than ten million records of 256 bytes on the device, after a stop \
+    comparison: Comparison {
+        name: "flash-start",
+        what: "A start with more than ten million records of 256 bytes on the device, after a stop \
            that wrote nothing down and after one that did.",
-    unit: "seconds",
-    larger_is_better: false,
+        unit: "seconds",
+        larger_is_better: false,
+    },
     rows: &[
         "after a crash: first hit",
         "after a crash: whole index",
@@ -72,15 +80,12 @@ const WHOLE: [&str; 2] = ["warmfront", "fio randread"];
 const BOTH: [&str; 3] = ["warmfront", "fio randread", "fio, the record's blocks"];
 
 struct Case {
-    name: &'static str,
-    what: &'static str,
-    unit: &'static str,
-    larger_is_better: bool,
+    comparison: Comparison,
     rows: &'static [&'static str],
 }
 
 const fn reads(name: &'static str, what: &'static str, rows: &'static [&'static str]) -> Case {
-    Case { name, what, unit: "reads/s", larger_is_better: true, rows }
+    Case { comparison: Comparison { name, what, unit: "reads/s", larger_is_better: true }, rows }
 }
 
 /// Runs all comparisons of the flash level.
@@ -91,44 +96,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Vec<Outcome>, String> {
     for round in 0..arguments.rounds {
         let figures = bench.round(round)?;
         for (case, figures) in CASES.iter().zip(&figures) {
-            eprintln!("  {}: {:<28} {figures:.4?}", round + 1, case.name);
+            eprintln!("  {}: {:<28} {figures:.4?}", round + 1, case.comparison.name);
         }
         rounds.push(figures);
     }
     let mut outcomes: Vec<Outcome> = CASES
         .iter()
         .enumerate()
-        .map(|(number, case)| case.outcome(rounds.iter().map(|it| it[number].clone()).collect()))
+        .map(|(number, case)| {
+            let rounds: Vec<_> = rounds.iter().map(|round| &round[number]).collect();
+            case.comparison.outcome(case.rows.iter().copied(), &rounds)
+        })
         .collect();
     let starts: Result<Vec<_>, _> = (0..arguments.rounds).map(|_| bench.starts()).collect();
     let (starts, records): (Vec<_>, Vec<_>) = starts?.into_iter().unzip();
-    let mut start = START.outcome(starts);
+    let mut start = START.comparison.outcome(START.rows.iter().copied(), &starts);
     let least = records.into_iter().min().unwrap_or(0);
-    start.rows.iter_mut().for_each(|row| row.note = Some(format!("{least} records")));
+    for row in &mut start.rows {
+        // Its rows are moments of one start, not rivals.
+        row.ratio = None;
+        row.note = Some(format!("{least} records"));
+    }
     outcomes.push(start);
     Ok(outcomes)
-}
-
-impl Case {
-    /// The outcome of rounds that each have a figure for each row.
-    fn outcome(&self, rounds: Vec<Vec<f64>>) -> Outcome {
-        let row = |(index, subject): (usize, &&str)| {
-            let ratios = rounds.iter().map(|figures| match self.larger_is_better {
-                true => figures[0] / figures[index],
-                false => figures[index] / figures[0],
-            });
-            let compared = index > 0 && self.name != START.name;
-            Row {
-                subject: subject.to_string(),
-                value: median(rounds.iter().map(|figures| figures[index]).collect())
-                    .map(|all| all.0),
-                ratio: compared.then(|| median(ratios.collect())).flatten(),
-                note: None,
-            }
-        };
-        let rows = self.rows.iter().enumerate().map(row).collect();
-        Outcome { name: self.name, what: self.what, unit: self.unit, rows }
-    }
 }
 
 struct Bench<'a> {
@@ -289,24 +279,9 @@ impl Bench<'_> {
             records = records.min(flash.statistics().records);
             block_on(flash.stop());
         }
-        eprintln!("  {:<31} {seconds:.3?}, {records} records", START.name);
+        eprintln!("  {:<31} {seconds:.3?}, {records} records", START.comparison.name);
         Ok((seconds, records))
     }
-}
-
-/// Measures subjects, beginning with another one in each round, so that no place in the order is
-/// favoured.
-fn in_turn(
-    round: usize,
-    subjects: usize,
-    mut measure: impl FnMut(usize) -> Result<f64, String>,
-) -> Result<Vec<f64>, String> {
-    let mut figures = vec![0.0; subjects];
-    for turn in 0..subjects {
-        let subject = (round + turn) % subjects;
-        figures[subject] = measure(subject)?;
-    }
-    Ok(figures)
 }
 
 /// A filled device.
@@ -363,5 +338,5 @@ fn admit(flash: &Flash, key: &Key, record: &[u8]) -> Result<(), String> {
 
 /// Whether the comparisons are wanted.
 pub(crate) fn is_wanted(wanted: impl Fn(&str) -> bool) -> bool {
-    CASES.iter().chain([&START]).any(|case| wanted(case.name))
+    CASES.iter().chain([&START]).any(|case| wanted(case.comparison.name))
 }

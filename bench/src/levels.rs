@@ -16,7 +16,7 @@ use warmfront::flash::{FlashOptions, Opening, Options};
 use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
 
 use crate::Arguments;
-use crate::case::{Outcome, Row, median};
+use crate::outcome::{Comparison, Outcome, in_turn};
 use crate::slow_device::SlowDevice;
 
 /// What is read and written; RAM holds a fourth of it, the cache device all.
@@ -36,9 +36,7 @@ const READ_WRITE: OpenMode =
 
 /// A load, and what it is done with.
 struct Case {
-    name: &'static str,
-    what: &'static str,
-    unit: &'static str,
+    comparison: Comparison,
     load: Load,
     is_slow_device: bool,
 }
@@ -50,34 +48,45 @@ enum Load {
     Stream,
 }
 
+const SUBJECTS: [&str; 2] = ["warmfront with a cache device", "warmfront without"];
+
 const CASES: [Case; 3] = [
     Case {
-        name: "levels-random",
-        what: "Random reads of 16 KiB by 4 threads from 192 MiB behind an origin as slow as hdd, \
+        comparison: Comparison {
+            name: "levels-random",
+            what: "Random reads of 16 KiB by 4 threads from 192 MiB behind an origin as slow as hdd, \
                of which RAM holds a fourth and the cache device all.",
-        unit: "reads/s",
+            unit: "reads/s",
+            larger_is_better: true,
+        },
         load: Load::Reads,
         is_slow_device: false,
     },
     Case {
-        name: "levels-write",
-        what: "Random writes of 4 KiB by 4 threads to the same file, which lies on the device.",
-        unit: "writes/s",
+        comparison: Comparison {
+            name: "levels-write",
+            what: "Random writes of 4 KiB by 4 threads to the same file, which lies on the device.",
+            unit: "writes/s",
+            larger_is_better: true,
+        },
         load: Load::Writes,
         is_slow_device: false,
     },
     Case {
-        name: "levels-slow-stream",
-        what: "The file in sequence, 1 MiB at a time, with a cache device that takes 20 ms for \
+        comparison: Comparison {
+            name: "levels-slow-stream",
+            what: "The file in sequence, 1 MiB at a time, with a cache device that takes 20 ms for \
                each call and does one after the other.",
-        unit: "MB/s",
+            unit: "MB/s",
+            larger_is_better: true,
+        },
         load: Load::Stream,
         is_slow_device: true,
     },
 ];
 
 pub(crate) fn is_wanted(wanted: impl Fn(&str) -> bool) -> bool {
-    CASES.iter().any(|case| wanted(case.name))
+    CASES.iter().any(|case| wanted(case.comparison.name))
 }
 
 /// Runs all comparisons.
@@ -88,33 +97,16 @@ pub(crate) fn run(
     let scratch = tempfile::tempdir_in(&arguments.scratch).map_err(|error| error.to_string())?;
     prepare(scratch.path())?;
     let mut outcomes = Vec::new();
-    for case in CASES.iter().filter(|case| wanted(case.name)) {
+    for case in CASES.iter().filter(|case| wanted(case.comparison.name)) {
         let mut rounds = Vec::new();
         for round in 0..arguments.rounds {
-            let mut figures = [0.0; 2];
-            for (index, with_device) in [true, false].into_iter().enumerate() {
-                figures[index] = measure(case, &scratch, with_device, arguments.seconds)?;
-            }
-            eprintln!("  {}: {:<28} {figures:.1?}", round + 1, case.name);
+            let figures = in_turn(round, SUBJECTS.len(), |index| {
+                measure(case, &scratch, index == 0, arguments.seconds)
+            })?;
+            eprintln!("  {}: {:<28} {figures:.1?}", round + 1, case.comparison.name);
             rounds.push(figures);
         }
-        let value = |index: usize| median(rounds.iter().map(|round| round[index]).collect());
-        let ratio = median(rounds.iter().map(|round| round[0] / round[1]).collect());
-        let row = |subject: &str, index, ratio| Row {
-            subject: subject.to_string(),
-            value: value(index).map(|all| all.0),
-            ratio,
-            note: None,
-        };
-        outcomes.push(Outcome {
-            name: case.name,
-            what: case.what,
-            unit: case.unit,
-            rows: vec![
-                row("warmfront with a cache device", 0, None),
-                row("warmfront without", 1, ratio),
-            ],
-        });
+        outcomes.push(case.comparison.outcome(SUBJECTS, &rounds));
     }
     Ok(outcomes)
 }

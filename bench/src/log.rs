@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use zil::{AppendError, Log, Opening, Options, Place, Record};
 
 use crate::Arguments;
-use crate::case::{Outcome, Row, median};
 use crate::fio::Job;
+use crate::outcome::{Comparison, Outcome};
 
 /// Bytes of the log, and of the file that fio writes.
 const FILE_BYTES: u64 = 128 << 20;
@@ -56,16 +56,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Vec<Outcome>, String> {
                 Ok(figures)
             })
             .collect();
-        let rounds = rounds?;
         let lanes = lanes().map(|lanes| format!("warmfront, {lanes} blocks under way"));
         let subjects = lanes.into_iter().chain(["fio fdatasync".to_string()]);
-        let rows = subjects.enumerate().map(|(index, subject)| {
-            let figures = rounds.iter().map(|figures| figures[index]).collect();
-            let ratios = rounds.iter().map(|figures| figures[index] / figures[0]).collect();
-            let ratio = if index > 0 { median(ratios) } else { None };
-            Row { subject, value: median(figures).map(|all| all.0), ratio, note: None }
-        });
-        Ok(Outcome { name, what, unit: "microseconds", rows: rows.collect() })
+        let comparison = Comparison { name, what, unit: "microseconds", larger_is_better: false };
+        Ok(comparison.outcome(subjects, &rounds?))
     };
     CASES.iter().map(outcome).collect()
 }

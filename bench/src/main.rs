@@ -10,6 +10,7 @@ mod flash;
 mod levels;
 mod log;
 mod machine;
+mod outcome;
 mod report;
 mod slow_device;
 mod subject;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use case::Bench;
+use case::{Bench, Case};
 
 /// Compares Warmfront with bindfs, fio, rclone, zfs-fuse, the transport's limit and the page cache.
 #[derive(Debug, Parser)]
@@ -61,9 +62,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let wanted =
         |name: &str| arguments.only.as_ref().is_none_or(|part| name.contains(part.as_str()));
     for group in case::GROUPS {
-        if group.cases.iter().any(|case| wanted(case.name)) {
-            for case in group.cases {
-                eprintln!("{}: {}", case.name, case.what);
+        if group.cases.iter().any(|case| wanted(case.comparison.name)) {
+            for Case { comparison, .. } in group.cases {
+                eprintln!("{}: {}", comparison.name, comparison.what);
             }
             results.extend(bench.run(group));
         }

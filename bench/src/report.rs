@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use crate::case::Outcome;
+use crate::outcome::Outcome;
 
 /// The report as Markdown: the machine, then a table for each case.
 pub(crate) fn markdown(facts: &[(String, String)], outcomes: &[Outcome]) -> String {

@@ -2,19 +2,19 @@
 //! origin as slow as a disk with a log device and without.
 
 mod postgres;
+mod sqlite;
 
 use std::fs::{File, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::Arguments;
-use crate::case::{Outcome, Row, median};
 use crate::fio::{Job, Reached};
+use crate::outcome::{Comparison, Outcome, in_turn};
 use crate::subject::Mounted;
 
 /// Bytes of the file that is written at random places.
@@ -24,10 +24,6 @@ const JOB_FILE_MIB: usize = 16;
 /// Bytes of a run in sequence.
 const STREAM_MIB: u64 = 1024;
 const LOG_SIZE: &str = "512M";
-/// Statements of a run of SQLite: more than it makes in its time.
-const STATEMENTS: usize = 400_000;
-const TABLE: &str = "CREATE TABLE rows (number INTEGER PRIMARY KEY, text TEXT);";
-const STATEMENT: &str = "INSERT INTO rows (text) VALUES ('one row of some forty bytes of text');\n";
 
 /// What serves the files that are written.
 #[derive(Debug, Clone, Copy)]
@@ -80,10 +76,7 @@ enum Work {
 }
 
 struct Case {
-    name: &'static str,
-    what: &'static str,
-    unit: &'static str,
-    larger_is_better: bool,
+    comparison: Comparison,
     work: Work,
     /// The first is what the others are compared with.
     subjects: &'static [Subject],
@@ -92,7 +85,8 @@ struct Case {
 const fn durable(name: &'static str, what: &'static str, jobs: u32, one_file: bool) -> Case {
     let work = Work::Durable { jobs, one_file };
     let subjects = &[LOGGED, NATIVE];
-    Case { name, what, unit: "microseconds", larger_is_better: false, work, subjects }
+    let comparison = Comparison { name, what, unit: "microseconds", larger_is_better: false };
+    Case { comparison, work, subjects }
 }
 
 const CASES: &[Case] = &[
@@ -112,60 +106,74 @@ const CASES: &[Case] = &[
         true,
     ),
     Case {
-        name: "writes-durable-hdd",
-        what: "The same, one job, before an origin as slow as hdd, with a log device and without.",
-        unit: "microseconds",
-        larger_is_better: false,
+        comparison: Comparison {
+            name: "writes-durable-hdd",
+            what: "The same, one job, before an origin as slow as hdd, with a log device and without.",
+            unit: "microseconds",
+            larger_is_better: false,
+        },
         work: Work::Durable { jobs: 1, one_file: false },
         subjects: &[HDD_LOGGED, HDD],
     },
     Case {
-        name: "writes-sqlite",
-        what: "Commits of one row by SQLite, with its default journal.",
-        unit: "commits/s",
-        larger_is_better: true,
+        comparison: Comparison {
+            name: "writes-sqlite",
+            what: "Commits of one row by SQLite, with its default journal.",
+            unit: "commits/s",
+            larger_is_better: true,
+        },
         work: Work::Sqlite,
         subjects: &[EXCLUSIVE, NATIVE, HDD, HDD_THROUGH, HDD_LOGGED],
     },
     Case {
-        name: "writes-pgbench",
-        what: "Transactions of pgbench by 4 clients, scale 5, PostgreSQL as Debian sets it up.",
-        unit: "tps",
-        larger_is_better: true,
+        comparison: Comparison {
+            name: "writes-pgbench",
+            what: "Transactions of pgbench by 4 clients, scale 5, PostgreSQL as Debian sets it up.",
+            unit: "tps",
+            larger_is_better: true,
+        },
         work: Work::Postgres { clients: 4 },
         subjects: &[EXCLUSIVE, NATIVE, HDD],
     },
     Case {
-        name: "writes-sequential",
-        what: "1 GiB in sequence, 1 MiB at a time, with an fsync at the end.",
-        unit: "MB/s",
-        larger_is_better: true,
+        comparison: Comparison {
+            name: "writes-sequential",
+            what: "1 GiB in sequence, 1 MiB at a time, with an fsync at the end.",
+            unit: "MB/s",
+            larger_is_better: true,
+        },
         work: Work::Stream,
         subjects: &[LOGGED, NATIVE],
     },
     Case {
-        name: "writes-sequential-hdd",
-        what: "The same before an origin as slow as hdd.",
-        unit: "MB/s",
-        larger_is_better: true,
+        comparison: Comparison {
+            name: "writes-sequential-hdd",
+            what: "The same before an origin as slow as hdd.",
+            unit: "MB/s",
+            larger_is_better: true,
+        },
         work: Work::Stream,
         subjects: &[HDD_LOGGED, HDD_THROUGH],
     },
     Case {
-        name: "writes-random-hdd",
-        what: "Writes of 4 KiB at random places of 64 MiB before an origin as slow as hdd, and an \
+        comparison: Comparison {
+            name: "writes-random-hdd",
+            what: "Writes of 4 KiB at random places of 64 MiB before an origin as slow as hdd, and an \
                fsync at the end, without a log device.",
-        unit: "writes/s",
-        larger_is_better: true,
+            unit: "writes/s",
+            larger_is_better: true,
+        },
         work: Work::Random,
         subjects: &[HDD, HDD_THROUGH],
     },
     Case {
-        name: "writes-endless-hdd",
-        what: "An endless writer of 4 KiB at random places: the latency that 999 of 1000 writes \
+        comparison: Comparison {
+            name: "writes-endless-hdd",
+            what: "An endless writer of 4 KiB at random places: the latency that 999 of 1000 writes \
                stay below, by that of half of them.",
-        unit: "times",
-        larger_is_better: false,
+            unit: "times",
+            larger_is_better: false,
+        },
         work: Work::Endless,
         subjects: &[SMALL],
     },
@@ -173,7 +181,7 @@ const CASES: &[Case] = &[
 
 /// Whether the comparisons are wanted.
 pub(crate) fn is_wanted(wanted: impl Fn(&str) -> bool) -> bool {
-    CASES.iter().any(|case| wanted(case.name))
+    CASES.iter().any(|case| wanted(case.comparison.name))
 }
 
 /// Runs those comparisons that are wanted.
@@ -181,37 +189,25 @@ pub(crate) fn run(
     arguments: &Arguments,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<Outcome>, String> {
-    CASES.iter().filter(|case| wanted(case.name)).map(|case| case.run(arguments)).collect()
+    CASES
+        .iter()
+        .filter(|case| wanted(case.comparison.name))
+        .map(|case| case.run(arguments))
+        .collect()
 }
 
 impl Case {
     fn run(&self, arguments: &Arguments) -> Result<Outcome, String> {
-        let mut rounds: Vec<Vec<f64>> = Vec::new();
+        let mut rounds = Vec::new();
         for round in 0..arguments.rounds {
-            let mut figures = vec![0.0; self.subjects.len()];
-            for turn in 0..self.subjects.len() {
-                let index = (round + turn) % self.subjects.len();
+            let figures = in_turn(round, self.subjects.len(), |index| {
                 let place = Place::new(&arguments.scratch, self.subjects[index], self.work)?;
-                figures[index] = self.work.measure(&place, arguments.seconds)?;
-            }
-            eprintln!("  {}: {:<32} {figures:.1?}", round + 1, self.name);
+                self.work.measure(&place, arguments.seconds)
+            })?;
+            eprintln!("  {}: {:<32} {figures:.1?}", round + 1, self.comparison.name);
             rounds.push(figures);
         }
-        let ratio = |round: &Vec<f64>, index: usize| match self.larger_is_better {
-            true => round[0] / round[index],
-            false => round[index] / round[0],
-        };
-        let row = |(index, subject): (usize, &Subject)| {
-            let ratios = rounds.iter().map(|round| ratio(round, index)).collect();
-            Row {
-                subject: subject.name.to_string(),
-                value: median(rounds.iter().map(|round| round[index]).collect()).map(|all| all.0),
-                ratio: if index > 0 { median(ratios) } else { None },
-                note: None,
-            }
-        };
-        let rows = self.subjects.iter().enumerate().map(row).collect();
-        Ok(Outcome { name: self.name, what: self.what, unit: self.unit, rows })
+        Ok(self.comparison.outcome(self.subjects.iter().map(|subject| subject.name), &rounds))
     }
 }
 
@@ -283,7 +279,7 @@ impl Work {
                 let reached = job(file, "randwrite", "4k", jobs, true).run()?;
                 Ok(f64::from(jobs) * 1e6 / reached.operations_per_second)
             }
-            Work::Sqlite => sqlite(&place.root.join("database"), seconds),
+            Work::Sqlite => sqlite::commits(&place.root.join("database"), seconds),
             Work::Postgres { clients } => postgres::transactions(&place.root, clients, seconds),
             Work::Stream => stream(&file).map_err(|error| format!("cannot write: {error}")),
             Work::Random => {
@@ -325,37 +321,4 @@ fn random(path: &Path, duration: Duration) -> std::io::Result<f64> {
     }
     file.sync_all()?;
     Ok(writes as f64 / began.elapsed().as_secs_f64())
-}
-
-/// Commits a second.
-fn sqlite(database: &Path, duration: Duration) -> Result<f64, String> {
-    let failed = |error: std::io::Error| format!("cannot run sqlite3: {error}; install it");
-    let ask = |question: &str| -> Result<String, String> {
-        let output =
-            Command::new("sqlite3").arg(database).arg(question).output().map_err(failed)?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_string()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        }
-    };
-    ask(TABLE)?;
-    let mut statements = tempfile::tempfile().map_err(failed)?;
-    let write = statements.write_all(STATEMENT.repeat(STATEMENTS).as_bytes());
-    write.and_then(|()| std::io::Seek::rewind(&mut statements)).map_err(failed)?;
-    let began = Instant::now();
-    let mut child = Command::new("sqlite3")
-        .arg(database)
-        .stdin(Stdio::from(statements))
-        .stdout(Stdio::null())
-        .spawn()
-        .map_err(failed)?;
-    std::thread::sleep(duration);
-    let early = child.try_wait().map_err(failed)?;
-    child.kill().and_then(|()| child.wait()).map_err(failed)?;
-    let elapsed = began.elapsed().as_secs_f64();
-    if let Some(status) = early {
-        return Err(format!("sqlite3 has ended early: {status}"));
-    }
-    let rows: f64 = ask("SELECT count(*) FROM rows;")?.parse().map_err(|_| "no count of rows")?;
-    Ok(rows / elapsed)
 }
