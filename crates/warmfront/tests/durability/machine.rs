@@ -9,14 +9,15 @@ use storage::{
     Call, Clock, CrashDevice, CrashOrigin, Crashes, Device, Layer, Layered, MemoryDevice,
     MemoryOrigin, OpenMode, Origin, OriginCrashes, OriginError, Random, Simulation, Task,
 };
-use warmfront::flash::{FlashOptions, Opening as FlashOpening, Options as FlashOptionsOf};
+use warmfront::flash::FlashOptions;
 use warmfront::{Datasets, Memory, Pool, PoolOptions, ReplayOptions, replay};
-use zil::{Log, Opening, Options, Recovery, Sync};
+use zil::{Log, Recovery};
 
-use crate::Outcome;
+use crate::log_device::{opening, options};
 use crate::model::Model;
 use crate::world::{judge, look};
 use crate::writer::Writer;
+use crate::{Outcome, flash_device};
 
 const LOG_BYTES: usize = 1 << 20;
 const FLASH_BYTES: usize = 2 << 20;
@@ -204,14 +205,6 @@ impl Machine {
         for (name, value) in &self.settings.properties {
             datasets.set("pool", name, value).expect("a good setting");
         }
-        let flash_options = FlashOptionsOf {
-            segment_bytes: Some(64 << 10),
-            chunk_bytes: 16 << 10,
-            buffers_bytes_max: 256 << 10,
-            dwpd_hundredths: None,
-            second_touch: false,
-            ..FlashOptionsOf::default()
-        };
         let options = PoolOptions {
             name: "pool".to_string(),
             origin,
@@ -220,20 +213,14 @@ impl Machine {
             clock: clock(simulation),
             spawn: Arc::new(simulation.clone()),
             read_only: false,
-            flash: FlashOptions { options: flash_options, renounce: Some(Arc::new(|| Ok(()))) },
+            flash: FlashOptions {
+                options: flash_device::options(),
+                renounce: Some(Arc::new(|| Ok(()))),
+            },
         };
         let pool = simulation.run(Pool::open(options)).expect("memory answers");
         if self.settings.has_flash {
-            let opening = FlashOpening {
-                pool: [1; 16],
-                device: [self.life as u8; 16],
-                salt: [self.life as u8; 16],
-                life: self.life,
-                lives: (self.life > 1).then(|| vec![self.life - 1]),
-                wall_seconds: 1_000_000,
-                force: false,
-                empty: false,
-            };
+            let opening = flash_device::opening(self.life);
             simulation.run(pool.add_cache(flash, &opening)).expect("the device can be used");
             simulation.run(pool.caches_recovered());
         }
@@ -308,19 +295,4 @@ impl Machine {
             }
         });
     }
-}
-
-fn options() -> Options {
-    Options {
-        block_bytes_max: 64 << 10,
-        buffer_bytes_max: 128 << 10,
-        sync: Some(Sync::Flush),
-        fill: false,
-        ..Options::default()
-    }
-}
-
-fn opening(life: u64) -> Opening {
-    let seed = (0x9e37_79b9_7f4a_7c15_u128.wrapping_mul(u128::from(life) + 1)).to_le_bytes();
-    Opening { pool: [1; 16], log: [2; 16], seed, force: false }
 }

@@ -5,9 +5,13 @@
 //! compared with a model: everything that was promised is there, nothing comes back that was
 //! overwritten or removed, and flash agrees with the origin.
 
+#[path = "../fixtures/flash_device.rs"]
+mod flash_device;
+#[path = "../fixtures/log_device.rs"]
+mod log_device;
 mod machine;
 mod model;
-#[path = "../replay/world.rs"]
+#[path = "../fixtures/world.rs"]
 mod world;
 mod writer;
 

@@ -12,25 +12,14 @@ use storage::{
     MemoryDevice, MemoryOrigin, Node, OpenMode, Origin, Random, RenameFlags, SetAttributes,
     Simulation, XattrMode,
 };
-use warmfront::flash::{FlashOptions, Opened, Opening, Options};
+use warmfront::flash::{FlashOptions, Opened};
 use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions, Why};
 
 use crate::common::{CALLER, READ, READ_WRITE, pattern};
+use crate::flash_device::{opening, options};
 
 const SECOND: Duration = Duration::from_secs(1);
 const RECORD: usize = 4096;
-
-/// Small, so that rings come round.
-fn options() -> Options {
-    Options {
-        segment_bytes: Some(64 << 10),
-        chunk_bytes: 16 << 10,
-        buffers_bytes_max: 256 << 10,
-        dwpd_hundredths: None,
-        second_touch: false,
-        ..Options::default()
-    }
-}
 
 /// What outlives a start of the pool.
 struct Machine {
@@ -104,16 +93,7 @@ impl Machine {
         let opened = devices
             .iter()
             .map(|device| {
-                let opening = Opening {
-                    pool: [1; 16],
-                    device: [self.life as u8; 16],
-                    salt: [self.life as u8; 16],
-                    life: self.life,
-                    lives: (self.life > 1).then(|| vec![self.life - 1]),
-                    wall_seconds: 1_000_000,
-                    force: false,
-                    empty: false,
-                };
+                let opening = opening(self.life);
                 let added = simulation.run(pool.add_cache(device.clone(), &opening));
                 added.expect("the device can be used")
             })

@@ -4,6 +4,8 @@ mod coherence;
 mod common;
 mod curve;
 mod flash;
+#[path = "../fixtures/flash_device.rs"]
+mod flash_device;
 mod naming;
 mod policies;
 mod priming;

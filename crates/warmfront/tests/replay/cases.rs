@@ -13,7 +13,8 @@ use warmfront::{
 };
 use zil::{End, Identity, Log, Made, Name, Place, Position, Record};
 
-use crate::crashes::{clock, opening, options};
+use crate::crashes::clock;
+use crate::log_device::{opening, options};
 use crate::world::{World, look};
 
 const WRITE: OpenMode =

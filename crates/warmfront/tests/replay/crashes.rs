@@ -8,8 +8,9 @@ use storage::{
     MemoryOrigin, OriginError, Random, Simulation, Task,
 };
 use warmfront::{ReplayOptions, Replayed, SkipReason, replay};
-use zil::{Log, Opening, Options, Position, Recovery, Sync};
+use zil::{Log, Position, Recovery};
 
+use crate::log_device::{opening, options};
 use crate::world::{World, judge, look};
 use crate::writer::Writer;
 
@@ -17,21 +18,6 @@ use crate::writer::Writer;
 const DEVICE_BYTES: usize = 1 << 20;
 /// How often an origin crashes in a history.
 const LIVES: u64 = 2;
-
-pub fn options() -> Options {
-    Options {
-        block_bytes_max: 64 << 10,
-        buffer_bytes_max: 128 << 10,
-        sync: Some(Sync::Flush),
-        fill: false,
-        ..Options::default()
-    }
-}
-
-pub fn opening(life: u64) -> Opening {
-    let seed = (0x9e37_79b9_7f4a_7c15_u128.wrapping_mul(u128::from(life) + 1)).to_le_bytes();
-    Opening { pool: [1; 16], log: [2; 16], seed, force: false }
-}
 
 pub fn clock(simulation: &Simulation) -> Arc<dyn Clock> {
     Arc::new(simulation.clone())

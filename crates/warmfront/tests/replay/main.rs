@@ -3,5 +3,8 @@
 
 mod cases;
 mod crashes;
+#[path = "../fixtures/log_device.rs"]
+mod log_device;
+#[path = "../fixtures/world.rs"]
 mod world;
 mod writer;
