@@ -7,7 +7,7 @@ use std::time::Duration;
 use hashbrown::DefaultHashBuilder;
 use smallvec::SmallVec;
 
-use crate::behaviour::{Behaviour, PolicyKind};
+use crate::behaviour::Behaviour;
 use crate::budget::Budget;
 use crate::ghost::Ghost;
 use crate::hits::Hits;
@@ -18,6 +18,7 @@ use crate::place::PARTITIONS_MAX;
 use crate::policy::{Evicted, Giver, HEAT_ORDER, Hit, Inserted, Policy, Seen};
 use crate::record::{Charge, Location};
 use crate::refused::Refused;
+use crate::setting::PolicyKind;
 use crate::share::{Share, ShareRefused};
 use crate::statistics::{RefusedStatistics, Statistics};
 use crate::sync::{AtomicU64, AtomicUsize, BiasedLock, Mutex, Relaxed};

@@ -1,6 +1,6 @@
 //! [`Duel`]: which of the settings misses less, beyond chance.
 
-use crate::behaviour::SETTINGS;
+use crate::setting::SETTINGS;
 
 /// Rounds after which a round counts half: this many for each record of a shadow.
 const HALF_LIFE_RECORDS: f64 = 20.0;

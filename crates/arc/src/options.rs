@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use crate::behaviour::PolicyKind;
-use crate::policy::RECORD_SHARE;
+use crate::setting::PolicyKind;
 
 /// A second touch within this time of the first is the same touch (OpenZFS: hz/16).
 pub const CORRELATED_WINDOW: Duration = Duration::from_micros(62_500);
+
+/// One record may take the capacity divided by this, unless [`Options::record_share`] says
+/// otherwise.
+pub const RECORD_SHARE: u64 = 8;
 
 /// How large a cache is and how it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -110,10 +110,6 @@ use crate::tenant::{Tenants, Usage};
 use crate::touch::{Noted, Touch};
 use crate::tuner::Tuner;
 
-/// One record may take the capacity divided by this, unless [`Options::record_share`] says
-/// otherwise.
-pub const RECORD_SHARE: u64 = 8;
-
 /// Ghosts may take the capacity divided by this, in memory.
 pub const GHOST_SHARE: u64 = 16;
 

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::behaviour::{Behaviour, GHOSTS_MIN, PolicyKind, SETTINGS, Setting};
+use crate::behaviour::{Behaviour, GHOSTS_MIN};
 use crate::duel::Duel;
 use crate::list::Class;
 use crate::options::Options;
 use crate::policy::Policy;
 use crate::record::{Charge, Kind};
+use crate::setting::{PolicyKind, SETTINGS, Setting};
 use crate::sync::{AtomicU8, AtomicU32, Mutex, Relaxed};
 
 /// Records of a shadow at which the sample is made thinner by half.

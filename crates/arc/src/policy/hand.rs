@@ -2,13 +2,14 @@
 //! decide it.
 
 use super::{GHOST_SHARE, Giver, HAND_STEPS_MAX, Policy};
-use crate::behaviour::{Behaviour, GHOST_REACH, PROMOTION_HITS, Setting};
+use crate::behaviour::{Behaviour, GHOST_REACH, PROMOTION_HITS};
 use crate::ghost::Fingerprint;
 use crate::index::Index;
 use crate::list::{Class, List, Queue};
 use crate::partition::Partition;
 use crate::place::Place;
 use crate::record::Record;
+use crate::setting::Setting;
 use crate::slab::{ITEMS_MAX, Item};
 use crate::sync::Relaxed;
 

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::{Evicted, Policy};
-use crate::behaviour::{Behaviour, Setting};
+use crate::behaviour::Behaviour;
 use crate::index::Index;
 use crate::list::{List, Queue};
 use crate::place::Place;
 use crate::record::{Charge, Kind, Record};
+use crate::setting::Setting;
 use crate::sync::Relaxed;
 use crate::touch::Noted;
 

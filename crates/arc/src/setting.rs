@@ -1,0 +1,79 @@
+//! [`PolicyKind`]: by which rules a cache keeps records; [`Setting`]: by which of those that fit
+//! the load.
+
+/// The rules by which a cache keeps records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum PolicyKind {
+    /// ARC in its clock form, as in the papers.
+    Arc,
+    /// The setting that does best on a sample of the load; see [`Setting`].
+    #[default]
+    Auto,
+}
+
+impl PolicyKind {
+    /// All kinds.
+    pub const ALL: [Self; 2] = [Self::Arc, Self::Auto];
+
+    /// The name, as it is set.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Arc => "arc",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+/// A setting of [`PolicyKind::Auto`]; in order, from what suits loads in which frequency counts to
+/// those in which recency does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Setting {
+    /// MFU is nearly all; what comes back gets in only if it was used later than MFU's oldest.
+    /// Holds a part of a loop that is larger than the cache.
+    Steady,
+    /// MFU is nearly all; what comes back gets in if it was used later than the oldest record of
+    /// MFU that was not used since the hand last passed.
+    Frequency,
+    /// The same, with a third for MRU.
+    Balance,
+    /// The record that was not used for longest goes, as in LRU.
+    Recency,
+}
+
+/// Number of settings.
+pub(crate) const SETTINGS: usize = 4;
+
+impl Setting {
+    /// All settings, in order: a change goes to a neighbour.
+    pub const ALL: [Self; SETTINGS] = [Self::Steady, Self::Frequency, Self::Balance, Self::Recency];
+
+    /// The setting at the start.
+    pub(crate) const START: Self = Self::Frequency;
+
+    /// The name, as it is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Steady => "steady",
+            Self::Frequency => "frequency",
+            Self::Balance => "balance",
+            Self::Recency => "recency",
+        }
+    }
+
+    /// MRU's share of its class.
+    pub(crate) const fn mru(self) -> f64 {
+        match self {
+            Self::Steady | Self::Frequency => 0.03,
+            Self::Balance => 0.3,
+            Self::Recency => 1.0,
+        }
+    }
+
+    /// How many used records of MFU the hand may pass before a ghost is compared with the oldest.
+    pub(crate) const fn turns(self) -> u32 {
+        match self {
+            Self::Frequency | Self::Balance => 8,
+            Self::Steady | Self::Recency => 0,
+        }
+    }
+}
