@@ -10,9 +10,11 @@ mod governor;
 mod groups;
 mod keeper;
 mod pressure;
+mod reading;
 mod setting;
 mod sources;
 
 pub(crate) use keeper::{Keeper, KeeperError, Watch};
+pub use reading::{LimitSource, MemoryLimit, Reading, Room};
 pub use setting::{ArcMax, Bounds, CEILING_BYTES_MIN, CeilingError, Setting};
-pub use sources::{LimitSource, MemoryLimit, Reading, Room, Sources, memory_limit};
+pub use sources::{Sources, memory_limit};

@@ -2,8 +2,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use crate::ceiling::reading::{LimitSource, Reading, Room};
 use crate::ceiling::setting::Bounds;
-use crate::ceiling::sources::{LimitSource, Reading, Room};
 
 /// The safety buffer is this part of the memory, as its divisor: 2 GiB of 32.
 const BUFFER_SHARE: u64 = 16;

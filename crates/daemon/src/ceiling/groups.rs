@@ -2,7 +2,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::ceiling::sources::{LimitSource, Room};
+use crate::ceiling::reading::{LimitSource, Room};
 use crate::mountinfo::MountEntry;
 
 /// Most groups above each other that are looked at.

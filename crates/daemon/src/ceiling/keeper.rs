@@ -11,8 +11,9 @@ use warmfront::{HumanSize, Memory};
 use crate::allocator;
 use crate::ceiling::governor::{Change, Governor, buffer_bytes};
 use crate::ceiling::pressure::{Pressure, Woken, bell, ring};
+use crate::ceiling::reading::Reading;
 use crate::ceiling::setting::{CeilingError, Setting};
-use crate::ceiling::sources::{Reading, Sources};
+use crate::ceiling::sources::Sources;
 use crate::protocol::{CeilingChange, CeilingSet, CeilingStatus};
 
 /// What the process may take beyond the ceiling: its code, stacks and buffers of requests.

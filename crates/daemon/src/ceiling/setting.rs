@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use warmfront::{ExactSize, HumanSize, Size, SizeError, parse_size_or_percent};
 
 use crate::ceiling::governor::Governor;
-use crate::ceiling::sources::{MemoryLimit, Reading};
+use crate::ceiling::reading::{MemoryLimit, Reading};
 
 /// Least ceiling in bytes; with less not even the reads under way have room.
 pub const CEILING_BYTES_MIN: u64 = 8 << 20;
@@ -188,7 +188,7 @@ impl fmt::Display for ArcMax {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ceiling::sources::LimitSource;
+    use crate::ceiling::reading::LimitSource;
 
     const GIB: u64 = 1 << 30;
 
