@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::mountinfo::{mounted_at, mounts};
-use crate::unmount::resolve_without_touching;
+use crate::mountinfo::{mounted_at, mounts, resolve_without_touching};
 
 /// Dead mounts on one directory that are cleared away, one above the other.
 const DEAD_MOUNTS_MAX: usize = 16;
@@ -209,8 +208,7 @@ fn clear_dead(
     notes: &mut Vec<String>,
 ) -> Result<PathBuf, PlaceError> {
     let unreadable = |error| PlaceError::Unreadable { role, path: path.to_owned(), error };
-    let path = resolve_without_touching(path)
-        .map_err(|error| unreadable(io::Error::other(error.to_string())))?;
+    let path = resolve_without_touching(path).map_err(unreadable)?;
     for _ in 0..DEAD_MOUNTS_MAX {
         let mounts = mounts().map_err(unreadable)?;
         let Some(mount) = mounted_at(&mounts, &path) else {

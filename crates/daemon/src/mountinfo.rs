@@ -97,6 +97,22 @@ fn path(field: &[u8]) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
+/// The absolute path of what may be a dead mount: everything but its last name is resolved.
+pub(crate) fn resolve_without_touching(path: &Path) -> io::Result<PathBuf> {
+    let absolute = std::path::absolute(path)?;
+    let is_plain = mounted_at(&mounts()?, &absolute).is_some();
+    if is_plain {
+        return Ok(absolute);
+    }
+    match (absolute.canonicalize(), absolute.parent(), absolute.file_name()) {
+        (Ok(resolved), _, _) => Ok(resolved),
+        (Err(_), Some(parent), Some(name)) => {
+            Ok(parent.canonicalize().map_or_else(|_| absolute.clone(), |above| above.join(name)))
+        }
+        _ => Ok(absolute),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

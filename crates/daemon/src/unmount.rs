@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::descriptor;
 use crate::error::ControlError;
 use crate::lock::PoolLock;
-use crate::mountinfo::{mounted_at, mounts};
+use crate::mountinfo::{mounted_at, mounts, resolve_without_touching};
 use crate::paths::Paths;
 use crate::protocol::{Descriptor, Request, Response, Undone};
 use crate::target::{Target, without_daemon};
@@ -52,7 +52,8 @@ pub fn unmount(
     if let Some(found) = by_pool {
         return unmount_served(paths, found, lazy, progress);
     }
-    let path = resolve_without_touching(Path::new(text))?;
+    let path = resolve_without_touching(Path::new(text))
+        .map_err(|error| ControlError::System { path: text.into(), error })?;
     let system = |error| ControlError::System { path: path.clone(), error };
     let mounts = mounts().map_err(system)?;
     match mounted_at(&mounts, &path) {
@@ -136,23 +137,5 @@ fn has_ended(paths: &Paths, pool: &str, pid: u32, lazy: bool) -> bool {
             return !is_there;
         }
         std::thread::sleep(LOOK_INTERVAL);
-    }
-}
-
-/// The absolute path of what may be a dead mount: everything but its last name is resolved.
-pub(crate) fn resolve_without_touching(path: &Path) -> Result<PathBuf, ControlError> {
-    let system = |error| ControlError::System { path: path.to_owned(), error };
-    let absolute = std::path::absolute(path).map_err(system)?;
-    let is_plain =
-        mounts().map(|mounts| mounted_at(&mounts, &absolute).is_some()).map_err(system)?;
-    if is_plain {
-        return Ok(absolute);
-    }
-    match (absolute.canonicalize(), absolute.parent(), absolute.file_name()) {
-        (Ok(resolved), _, _) => Ok(resolved),
-        (Err(_), Some(parent), Some(name)) => {
-            Ok(parent.canonicalize().map_or_else(|_| absolute.clone(), |above| above.join(name)))
-        }
-        _ => Ok(absolute),
     }
 }
