@@ -213,38 +213,43 @@ impl Writer {
         }
     }
 
-    async fn create(&mut self) {
+    /// Notes an object that is about to be made: its key, its directory and its name. `None` where
+    /// the name is taken.
+    async fn announce(
+        &mut self,
+        kind: Kind,
+        permissions: u32,
+    ) -> Option<(Key, ObjectId, &'static str)> {
         let (parent, name) = (self.directory(), self.name());
         if self.named(parent, name).is_some() {
-            return;
+            return None;
         }
         let key = self.progress.next_key.fetch_add(1, Ordering::Relaxed);
         let directory = self.object(parent).await;
         self.model.lock().change(|world| {
-            world.insert(key, node(Kind::File, parent, name, 0o644));
+            world.insert(key, node(kind, parent, name, permissions));
         });
-        let caller = Caller { uid: key, gid: 0, umask: 0 };
-        let new = NewNode { parent: directory, name: name.as_ref(), permissions: 0o644, caller };
-        let mode = OpenMode { read: true, write: true, ..OpenMode::default() };
-        let (found, file) = self.pool.create_file(new, mode).await.expect("it is free");
-        self.objects.insert(key, found.object);
-        self.files.insert(key, file);
+        Some((key, directory, name))
+    }
+
+    async fn create(&mut self) {
+        if let Some((key, parent, name)) = self.announce(Kind::File, 0o644).await {
+            let caller = Caller { uid: key, gid: 0, umask: 0 };
+            let new = NewNode { parent, name: name.as_ref(), permissions: 0o644, caller };
+            let mode = OpenMode { read: true, write: true, ..OpenMode::default() };
+            let (found, file) = self.pool.create_file(new, mode).await.expect("it is free");
+            self.objects.insert(key, found.object);
+            self.files.insert(key, file);
+        }
     }
 
     async fn make_directory(&mut self) {
-        let (parent, name) = (self.directory(), self.name());
-        if self.named(parent, name).is_some() {
-            return;
+        if let Some((key, parent, name)) = self.announce(Kind::Directory, 0o755).await {
+            let caller = Caller { uid: key, gid: 0, umask: 0 };
+            let new = NewNode { parent, name: name.as_ref(), permissions: 0o755, caller };
+            let found = self.pool.make_directory(new).await.expect("it is free");
+            self.objects.insert(key, found.object);
         }
-        let key = self.progress.next_key.fetch_add(1, Ordering::Relaxed);
-        let directory = self.object(parent).await;
-        self.model.lock().change(|world| {
-            world.insert(key, node(Kind::Directory, parent, name, 0o755));
-        });
-        let caller = Caller { uid: key, gid: 0, umask: 0 };
-        let new = NewNode { parent: directory, name: name.as_ref(), permissions: 0o755, caller };
-        let found = self.pool.make_directory(new).await.expect("it is free");
-        self.objects.insert(key, found.object);
     }
 
     fn set_contents(&self, key: Key, change: impl FnOnce(&mut Vec<u8>)) {
