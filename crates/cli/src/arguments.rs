@@ -355,31 +355,22 @@ pub(crate) struct ArcstatArguments {
     /// List the columns there are
     #[arg(short = 'v')]
     pub(crate) list: bool,
-    /// No headings, columns separated by tabs: for scripts
-    #[arg(short = 'H')]
-    pub(crate) script: bool,
-    /// Exact numbers instead of rounded ones
-    #[arg(short = 'p')]
-    pub(crate) exact: bool,
-    /// These columns, separated by commas
-    #[arg(short = 'f', value_name = "COLUMNS")]
-    pub(crate) columns: Option<String>,
+    #[command(flatten)]
+    pub(crate) samples: SampleArguments,
     /// Write to this file
     #[arg(short = 'o', value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// What stands between columns
     #[arg(short = 's', value_name = "TEXT", default_value = "  ")]
     pub(crate) separator: String,
-    /// JSON, a line for each sample
-    #[arg(long)]
-    pub(crate) json: bool,
     /// Seconds between samples, how many of them, and whose
     #[arg(value_name = "[TARGET] [INTERVAL [COUNT]]", num_args = 0..=3)]
     pub(crate) words: Vec<OsString>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct IntervalArguments {
+/// How samples are shown.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SampleArguments {
     /// No headings, columns separated by tabs: for scripts
     #[arg(short = 'H')]
     pub(crate) script: bool,
@@ -392,6 +383,12 @@ pub(crate) struct IntervalArguments {
     /// JSON, a line for each sample
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IntervalArguments {
+    #[command(flatten)]
+    pub(crate) samples: SampleArguments,
     /// Seconds between samples, how many of them, and of which pool
     #[arg(value_name = "[POOL] [INTERVAL [COUNT]]", num_args = 0..=3)]
     pub(crate) words: Vec<OsString>,

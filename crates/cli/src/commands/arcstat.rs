@@ -10,7 +10,7 @@ use daemon::protocol::Statistics;
 use daemon::{Paths, Target};
 use serde_json::{Map, Value};
 
-use crate::arguments::{ArcstatArguments, IntervalArguments};
+use crate::arguments::{ArcstatArguments, IntervalArguments, SampleArguments};
 use crate::commands::target;
 use crate::failure::{Failure, Result};
 use crate::format::print;
@@ -86,12 +86,12 @@ fn of_pool(arguments: &IntervalArguments, columns: &str) -> ArcstatArguments {
         prefetch: false,
         flash: false,
         list: false,
-        script: arguments.script,
-        exact: arguments.exact,
-        columns: Some(arguments.columns.clone().unwrap_or(columns.to_string())),
+        samples: SampleArguments {
+            columns: Some(arguments.samples.columns.clone().unwrap_or(columns.to_string())),
+            ..arguments.samples.clone()
+        },
         output: None,
         separator: "  ".to_string(),
-        json: arguments.json,
         words: arguments.words.clone(),
     }
 }
@@ -122,13 +122,14 @@ fn text_of(
     arguments: &ArcstatArguments,
     line: u64,
 ) -> String {
-    if arguments.json {
+    if arguments.samples.json {
         let fields: Map<String, Value> =
             columns.iter().map(|column| (column.name.to_string(), column.json(sample))).collect();
         return format!("{}\n", Value::Object(fields));
     }
-    if arguments.script {
-        let cell = |column: &&Column| column.text(sample, arguments.exact).trim().to_string();
+    if arguments.samples.script {
+        let cell =
+            |column: &&Column| column.text(sample, arguments.samples.exact).trim().to_string();
         return columns.iter().map(cell).collect::<Vec<_>>().join("\t") + "\n";
     }
     let set = |cells: Vec<String>| cells.join(&arguments.separator) + "\n";
@@ -138,7 +139,7 @@ fn text_of(
     }
     text.push_str(&set(columns
         .iter()
-        .map(|column| column.text(sample, arguments.exact))
+        .map(|column| column.text(sample, arguments.samples.exact))
         .collect()));
     text
 }
@@ -183,7 +184,7 @@ fn chosen(arguments: &ArcstatArguments) -> Result<Vec<&'static Column>> {
     if arguments.all {
         return Ok(COLUMNS.iter().collect());
     }
-    let names = match &arguments.columns {
+    let names = match &arguments.samples.columns {
         Some(names) => names,
         None if arguments.extended => EXTENDED,
         None if arguments.prefetch => PREFETCH,
