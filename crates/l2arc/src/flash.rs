@@ -199,14 +199,17 @@ impl Flash {
 
     /// Whether to [read](Flash::read) a record of `key`: it may be on flash, and its device is
     /// neither left alone nor slower than the origin was a moment ago. So a stream that such a
-    /// device has parts of is read in one go. What is not to be read for that reason is counted as
-    /// missed.
+    /// device has parts of is read in one go. What is not to be read is counted as missed.
     pub fn contains(&self, key: &Key) -> bool {
-        let Some(entry) = self.shared.index.get(key.hash()).filter(|entry| !entry.bad) else {
-            return false;
+        let miss = match self.shared.index.get(key.hash()) {
+            None => Some(Miss::Absent),
+            Some(entry) if entry.bad => Some(Miss::Dead),
+            Some(entry) => match self.ring(entry.location.ring) {
+                Some(ring) => ring.shunned(),
+                None => Some(Miss::Absent),
+            },
         };
-        let shunned = self.ring(entry.location.ring).and_then(|ring| ring.shunned());
-        shunned.inspect(|miss| self.shared.counters.missed(*miss)).is_none()
+        miss.inspect(|miss| self.shared.counters.missed(*miss)).is_none()
     }
 
     /// How the device does that may have a record of `key`.
@@ -227,6 +230,12 @@ impl Flash {
         origin: Option<Duration>,
     ) -> Result<usize, Miss> {
         let read = self.look_up(key, into, origin).await;
+        self.count(read);
+        read
+    }
+
+    /// Counts the hit, of a length, or the miss that a [`look_up`](Flash::look_up) has come to.
+    pub fn count(&self, read: Result<usize, Miss>) {
         let counters = &self.shared.counters;
         match read {
             Ok(length) => {
@@ -235,11 +244,10 @@ impl Flash {
             }
             Err(miss) => counters.missed(miss),
         }
-        read
     }
 
     /// As [`read`](Flash::read), but neither hits nor misses are counted: for what no reader has
-    /// asked for.
+    /// asked for, and for callers who [count](Flash::count) once they know more.
     ///
     /// # Errors
     /// As of `read`.

@@ -115,11 +115,17 @@ pub enum Miss {
     /// It is longer than the caller's buffer.
     #[error("the copy on flash is longer than was asked for")]
     TooLong,
+    /// It is shorter than the caller needs.
+    #[error("the copy on flash is shorter than was asked for")]
+    TooShort,
+    /// The caller had no memory to read it into.
+    #[error("there is no memory for it")]
+    NoMemory,
 }
 
 impl Miss {
     /// All reasons, in the order in which they are counted.
-    pub const ALL: [Miss; 10] = [
+    pub const ALL: [Miss; 12] = [
         Miss::Absent,
         Miss::Dead,
         Miss::Bypassed,
@@ -130,6 +136,8 @@ impl Miss {
         Miss::Other,
         Miss::Gone,
         Miss::TooLong,
+        Miss::TooShort,
+        Miss::NoMemory,
     ];
 
     /// The reason's name, as counters have it.
@@ -145,6 +153,8 @@ impl Miss {
             Miss::Other => "other",
             Miss::Gone => "gone",
             Miss::TooLong => "too_long",
+            Miss::TooShort => "too_short",
+            Miss::NoMemory => "no_memory",
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::counters::Counter;
 use crate::error::{EngineError, Result};
 use crate::extents::{Piece, covers, overlay};
 use crate::file::OpenFile;
+use crate::flash::Miss;
 use crate::flight::{Claim, Flight, Lead};
 use crate::key::Key;
 use crate::object::{Layout, Tenant};
@@ -234,12 +235,10 @@ impl OpenFile {
             |lead: &RecordLead<'_>| self.pool.flash.level.contains(&lead.key().on_flash());
         let (on_flash, elsewhere): (Vec<_>, Vec<_>) =
             leads.into_iter().partition(|(_, lead)| on_flash(lead));
-        let misses = elsewhere.len() as u64;
+        tenant.counters.add(Counter::FlashMisses, elsewhere.len() as u64);
         let from_flash = self.fetch_from_flash(tenant, layout, on_flash, kind);
         let from_origin = self.fetch_from_origin(tenant, layout, elsewhere, kind);
         let ((mut fetched, left), from_origin) = futures::join!(from_flash, from_origin);
-        tenant.counters.add(Counter::FlashHits, fetched.len() as u64);
-        tenant.counters.add(Counter::FlashMisses, misses + left.len() as u64);
         let from_origin = match from_origin {
             Ok(records) => records,
             Err(error) => {
@@ -272,7 +271,7 @@ impl OpenFile {
             while reads.len() < FLASH_READS_MAX
                 && let Some(lead) = waiting.next()
             {
-                reads.push(self.read_from_flash(layout, lead, origin).boxed());
+                reads.push(self.read_from_flash(tenant, layout, lead, origin).boxed());
             }
             match reads.next().await {
                 None => break,
@@ -292,24 +291,37 @@ impl OpenFile {
         (fetched, left)
     }
 
-    /// A whole record from flash, unless the origin answers sooner.
+    /// A whole record from flash, unless the `origin` gives all that the caller wants sooner: the
+    /// records are asked for side by side, and the caller waits for the last one.
     async fn read_from_flash<'a>(
         &self,
+        tenant: &Tenant,
         layout: &Layout,
         (number, lead): (u64, RecordLead<'a>),
         origin: Option<Duration>,
     ) -> (u64, RecordLead<'a>, Option<Record>) {
         let range = layout.record_range(number);
         let bytes = (range.end - range.start) as usize;
+        let level = &self.pool.flash.level;
+        let count = |read: std::result::Result<usize, Miss>| {
+            let counter = if read.is_ok() { Counter::FlashHits } else { Counter::FlashMisses };
+            tenant.counters.add(counter, 1);
+            level.count(read);
+        };
         let Ok(mut record) = Record::with_capacity(&self.pool.memory.arena, bytes) else {
+            count(Err(Miss::NoMemory));
             return (number, lead, None);
         };
         let _charged = self.pool.memory.charge(record.charged_bytes() as u64);
         let key = lead.key().on_flash();
-        let read = self.pool.flash.level.read(&key, record.buffer_mut(), origin).await;
-        let length = read.unwrap_or(0);
-        record.set_length(length);
-        (number, lead, (length == bytes).then_some(record))
+        let read = level.look_up(&key, record.buffer_mut(), origin).await;
+        let read = read.and_then(|length| match length == bytes {
+            true => Ok(length),
+            false => Err(Miss::TooShort),
+        });
+        count(read);
+        record.set_length(read.unwrap_or(0));
+        (number, lead, read.is_ok().then_some(record))
     }
 
     /// Keeps a record that was fetched, as far as it may be kept, and gives it to all who wait.

@@ -84,7 +84,7 @@ impl Pool {
         counters.insert("l2_asize_unowned".to_string(), unowned.values().sum());
         let others: u64 = flash.misses.iter().map(|(_, count)| count).sum();
         let all = counters.get("l2_misses").copied().unwrap_or(0);
-        // What the index does not have is not asked for, so that nothing else counts it.
+        // Of a miss that was counted in between the reason is not known yet.
         *counters.entry("l2_miss_absent".to_string()).or_default() += all.saturating_sub(others);
     }
 

@@ -656,6 +656,8 @@ fn figures_agree(start: &Start) {
     let rings: u64 = flash.rings.iter().map(|ring| ring.stored_bytes).sum();
     assert_eq!(rings, all("l2_asize"), "flash by device");
     assert_eq!(beginning("l2_miss_"), all("l2_misses"), "misses by reason");
+    let reasons: u64 = flash.misses.iter().map(|(_, count)| count).sum();
+    assert_eq!((flash.hits, reasons), (all("l2_hits"), all("l2_misses")), "as flash has it");
     let refused = beginning("l2_refused_") - all("l2_refused_present");
     assert_eq!(refused, all("l2_unfed_refused"), "refusals by reason");
 }
