@@ -270,7 +270,9 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
         mount("slow", cache, &[]).fails_with(code, words);
     };
     refused(&path("none"), 1, &["there is no cache device", "none:SIZE"]);
-    refused(&path("small:1M"), 2, &["is too small", "at least 8M"]);
+    refused(&path("nowhere/cache:64M"), 1, &["there is no directory", "/nowhere; make it first"]);
+    refused(&path("other"), 1, &["it is a directory; name a file in it"]);
+    refused(&path("small:1M"), 2, &["is too small", "at least 17M"]);
     refused(&path("wrong:big"), 2, &["`big` is not a size"]);
     refused("/dev/null", 1, &["/dev/null"]);
     refused(&path("slow"), 1, &["slow"]);

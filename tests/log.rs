@@ -218,6 +218,8 @@ fn what_cannot_be_a_log_device_is_refused_with_words() {
     let refused = |log: &str, code: i32, words: &[&str]| {
         mount("slow", "fast", log, &[]).fails_with(code, words);
     };
+    refused(&path("nowhere/log"), 1, &["there is no directory", "/nowhere; make it first"]);
+    refused(&path("other"), 1, &["it is a directory; name a file in it"]);
     refused(&path("small:1M"), 2, &["is too small", "at least 16M"]);
     refused(&path("wrong:big"), 2, &["`big` is not a size"]);
     refused("/dev/null", 1, &["/dev/null"]);

@@ -70,7 +70,7 @@ impl DeviceRole {
     /// Least bytes of such a device.
     pub const fn size_bytes_min(self) -> u64 {
         match self {
-            DeviceRole::Cache => 8 << 20,
+            DeviceRole::Cache => 17 << 20,
             DeviceRole::Log => 16 << 20,
         }
     }
@@ -167,7 +167,7 @@ mod tests {
         for (text, role, path, size_bytes) in [
             ("/dev/nvme9n9", DeviceRole::Cache, "/dev/nvme9n9", None),
             ("/flash/cache:100G", DeviceRole::Cache, "/flash/cache", Some(100 << 30)),
-            ("cache:8M", DeviceRole::Cache, "cache", Some(8 << 20)),
+            ("cache:17M", DeviceRole::Cache, "cache", Some(17 << 20)),
             ("/a:b/c:1G", DeviceRole::Cache, "/a:b/c", Some(1 << 30)),
             ("/dev/nvme9n9", DeviceRole::Log, "/dev/nvme9n9", None),
             ("/flash/log:2G", DeviceRole::Log, "/flash/log", Some(2 << 30)),
@@ -189,7 +189,7 @@ mod tests {
                 DeviceRole::Cache,
                 "cache device `/flash/cache:big`: `big` is not",
             ),
-            ("/flash/cache:1M", DeviceRole::Cache, "at least 8M"),
+            ("/flash/cache:16M", DeviceRole::Cache, "at least 17M"),
             (":1G", DeviceRole::Log, "PATH:SIZE such as /flash/log:1G"),
             ("", DeviceRole::Log, "names no log device"),
             ("/flash/log:big", DeviceRole::Log, "log device `/flash/log:big`: `big` is not a size"),

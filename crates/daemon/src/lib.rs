@@ -18,6 +18,7 @@ mod change;
 mod checks;
 mod client;
 mod descriptor;
+mod device_open;
 mod device_path;
 mod drain;
 mod error;
@@ -50,6 +51,7 @@ pub use ceiling::{
 };
 pub use checks::PlaceError;
 pub use client::Client;
+pub use device_open::DeviceOpenError;
 pub use device_path::{DevicePath, DevicePathError, DeviceRole};
 pub use error::ControlError;
 pub use holders::holders_of;

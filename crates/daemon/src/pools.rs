@@ -4,7 +4,8 @@ use crate::caches::{CacheError, check_outside};
 use crate::checks;
 use crate::client::Client;
 use crate::descriptor;
-use crate::device_path::DevicePath;
+use crate::device_open::DeviceOpenError;
+use crate::device_path::{DevicePath, DeviceRole};
 use crate::error::ControlError;
 use crate::logs::{LogError, LogTarget, MountProgress};
 use crate::paths::Paths;
@@ -135,7 +136,8 @@ pub fn add_cache(
         return Err(CacheError::Present { path: device.path }.into());
     }
     if device.size_bytes.is_none() && !device.path.exists() {
-        return Err(CacheError::Missing { path: device.path }.into());
+        let (role, path) = (DeviceRole::Cache, device.path);
+        return Err(CacheError::from(DeviceOpenError::Missing { role, path }).into());
     }
     let tops = [
         ("origin", Some(&file.settings.origin)),

@@ -46,16 +46,15 @@ impl Layout {
         let segment_bytes =
             segment_bytes.unwrap_or(wanted.max(SEGMENT_BYTES_MIN)).min(SEGMENT_BYTES_MAX);
         let segment_bytes = segment_bytes.next_multiple_of(BLOCK_BYTES as u64);
-        let too_small = AddError::TooSmall {
-            size_bytes,
-            needed_bytes: JOURNAL_OFFSET
-                + (u64::from(SEGMENTS_MIN) + 1) * segment_bytes
-                + 2 * half_bytes(SEGMENTS_MIN),
+        let data_offset = |half_bytes| {
+            u64::next_multiple_of(JOURNAL_OFFSET + 2 * half_bytes, segment_bytes.min(1 << 20))
         };
+        let needed_bytes =
+            data_offset(half_bytes(SEGMENTS_MIN)) + u64::from(SEGMENTS_MIN) * segment_bytes;
+        let too_small = AddError::TooSmall { size_bytes, needed_bytes };
         let upper = (size_bytes / segment_bytes).min(u64::from(SEGMENTS_MAX)) as u32;
         let half_bytes = half_bytes(upper);
-        let journal_end = JOURNAL_OFFSET + 2 * half_bytes;
-        let data_offset = journal_end.next_multiple_of(segment_bytes.min(1 << 20));
+        let data_offset = data_offset(half_bytes);
         let segments = (size_bytes.saturating_sub(data_offset) / segment_bytes) as u32;
         let segments = segments.min(SEGMENTS_MAX);
         if segments < SEGMENTS_MIN {

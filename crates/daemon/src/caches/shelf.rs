@@ -7,18 +7,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
-use rustix::fs::statvfs;
-use rustix::io::Errno;
-use storage::{DeviceError, DeviceOptions, FileDevice};
+use warmfront::Pool;
 use warmfront::flash::{
     AddError, Condition, Failures, FlashOptions, Opened, Opening, Options, RingStatistics,
     Statistics,
 };
-use warmfront::{ExactSize, HumanSize, Pool};
 
 use super::key::{CacheKey, CacheKeyError, Dwpd};
 use super::lives::{Lives, id_of, random_bytes};
-use crate::device_path::DevicePath;
+use crate::device_open::DeviceOpenError;
+use crate::device_path::{DevicePath, DeviceRole};
 use crate::protocol::{CacheBypass, CacheSlower, CacheStatus};
 
 /// The part of the ceiling that the index of what lies on flash may take, as its divisor.
@@ -38,23 +36,9 @@ pub(crate) struct CacheSettings {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// There is no such file, and no size to make it with.
-    #[error(
-        "there is no cache device {}; to make a file, give its size: {}:SIZE",
-        path.display(), path.display()
-    )]
-    Missing {
-        /// The path.
-        path: PathBuf,
-    },
     /// It cannot be opened.
-    #[error("cache device {}: {error}", path.display())]
-    Open {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        error: DeviceError,
-    },
+    #[error(transparent)]
+    Open(#[from] DeviceOpenError),
     /// It lies where the pool itself is seen.
     #[error(
         "the cache device {} lies inside the {role} {}, so that the pool would cache its own \
@@ -67,28 +51,6 @@ pub enum CacheError {
         role: &'static str,
         /// The directory.
         top: PathBuf,
-    },
-    /// It cannot be written.
-    #[error(
-        "cache device {}: it lies on a file system that is read-only; make that writable, or \
-         choose another place", path.display()
-    )]
-    ReadOnly {
-        /// The path.
-        path: PathBuf,
-    },
-    /// There is no room for the file.
-    #[error(
-        "cache device {}: its disk has no room for {}: {available} left (no space left on \
-         device); make room, or give a smaller size", path.display(), ExactSize(*size_bytes)
-    )]
-    Full {
-        /// The path.
-        path: PathBuf,
-        /// What was asked for, bytes.
-        size_bytes: u64,
-        /// What there is, in words.
-        available: String,
     },
     /// It cannot become a part of the pool.
     #[error("cache device {}: {error}{}", path.display(), whose(path, owner.as_ref()))]
@@ -263,11 +225,9 @@ impl Shelf {
         if devices.iter().any(|known| known.id.is_some() && known.device.is_at(&path)) {
             return Err(CacheError::Present { path });
         }
-        if device.size_bytes.is_none() && !path.exists() {
-            return Err(CacheError::Missing { path });
-        }
         check_outside(&path, &self.tops)?;
-        let file = open(device)?;
+        let was_there = path.exists();
+        let file = device.open(DeviceRole::Cache)?;
         let is_direct = file.is_direct();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opening = Opening {
@@ -283,6 +243,9 @@ impl Shelf {
         let known: Vec<_> = rings(pool).map(|ring| ring.device).collect();
         let added = block_on(pool.add_cache(Arc::new(file), &opening));
         let opened = added.map_err(|error| {
+            if !was_there {
+                device.unmake();
+            }
             let owner = match &error {
                 AddError::OtherPool { pool } => self.lives.owner(*pool),
                 _ => None,
@@ -424,33 +387,6 @@ pub(crate) fn check_outside(
         }
     }
     Ok(())
-}
-
-/// Opens the file or block device. A file that could not be made as it should be is not left.
-fn open(device: &DevicePath) -> Result<FileDevice, CacheError> {
-    let path = device.path.clone();
-    let options = DeviceOptions { size_bytes: device.size_bytes, ..DeviceOptions::default() };
-    let was_there = path.exists();
-    FileDevice::open(&path, &options).map_err(|error| {
-        if !was_there
-            && let Err(error) = fs::remove_file(&path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %path.display(), %error, "a file of no use cannot be removed");
-        }
-        match error {
-            DeviceError::System { errno: Errno::ROFS, .. } => CacheError::ReadOnly { path },
-            DeviceError::System { errno: Errno::NOSPC | Errno::DQUOT | Errno::FBIG, .. } => {
-                let directory = path.parent().unwrap_or(Path::new("/"));
-                let available = statvfs(directory)
-                    .map_or("it is not known what is".into(), |disk| {
-                        HumanSize(disk.f_bavail.saturating_mul(disk.f_frsize)).to_string()
-                    });
-                CacheError::Full { path, size_bytes: device.size_bytes.unwrap_or(0), available }
-            }
-            error => CacheError::Open { path, error },
-        }
-    })
 }
 
 /// What a device did wrong.

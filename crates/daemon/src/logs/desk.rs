@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
-use storage::{Clock, Device, DeviceOptions, FileDevice, Origin, RealClock};
+use storage::{Clock, Device, Origin, RealClock};
 use warmfront::{HumanSize, Pool, ReplayOptions, Replayed, replay};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zil::{End, Log, OpenError, Opening, Options, Recovery};
@@ -341,9 +341,7 @@ pub(super) fn clock() -> Arc<dyn Clock> {
 fn open_file(device: &DevicePath) -> Result<(PathBuf, Arc<dyn Device>), LogError> {
     let path = device.path.clone();
     let size_bytes = device.size_bytes.or((!path.exists()).then_some(BYTES_DEFAULT));
-    let options = DeviceOptions { size_bytes, ..DeviceOptions::default() };
-    let opened = FileDevice::open(&path, &options);
-    let file = opened.map_err(|error| LogError::Open { path: path.clone(), error })?;
+    let file = DevicePath { size_bytes, ..device.clone() }.open(DeviceRole::Log)?;
     let (found, needed_bytes) = (file.info().size_bytes, DeviceRole::Log.size_bytes_min());
     if found < needed_bytes {
         let error = OpenError::TooSmall { size_bytes: found, needed_bytes };

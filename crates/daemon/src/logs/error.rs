@@ -5,6 +5,8 @@ use storage::{DeviceError, OriginError};
 use warmfront::ReplayError;
 use zil::OpenError;
 
+use crate::device_open::DeviceOpenError;
+
 /// Why a log device cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,13 +27,8 @@ pub enum LogError {
         what: String,
     },
     /// It cannot be opened.
-    #[error("log device {}: {error}", path.display())]
-    Open {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        error: DeviceError,
-    },
+    #[error(transparent)]
+    Open(#[from] DeviceOpenError),
     /// There is no log on it, or none that may be used.
     #[error("log device {}: {error}", path.display())]
     Contents {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use serde::Serialize;
-use storage::{DeviceOptions, DirectoryOptions, DirectoryOrigin, FileDevice, Origin};
+use storage::{DirectoryOptions, DirectoryOrigin, Origin};
 use zil::{End, Log, Opening, Options, Recovery};
 
 use super::desk::{Desk, LogSettings, Tell, clock};
 use super::error::LogError;
 use super::marker::{Marker, digits};
 use crate::caches::random_bytes;
-use crate::device_path::{DevicePath, is_same};
+use crate::device_path::{DevicePath, DeviceRole, is_same};
 use crate::error::ControlError;
 use crate::lock::{Owner, PoolLock};
 use crate::paths::Paths;
@@ -242,8 +242,9 @@ impl LogTarget {
         if !path.exists() {
             return Err(LogError::NoTarget { text: path.display().to_string() });
         }
-        let opened = FileDevice::open(&path, &DeviceOptions::default());
-        let file = opened.map_err(|error| LogError::Open { path: path.clone(), error })?;
+        // As it is: looking at a log makes nothing and changes nothing.
+        let device = DevicePath { path: path.clone(), size_bytes: None };
+        let file = device.open(DeviceRole::Log).map_err(LogError::from)?;
         let state = |error| LogError::State { path: "/dev/urandom".into(), error };
         let (log, seed) = (random_bytes().map_err(state)?, random_bytes().map_err(state)?);
         let opening = Opening { pool: [0; 16], log, seed, force: true };
