@@ -26,8 +26,7 @@ pub enum ControlError {
         text: String,
     },
     /// Nothing was named, and there is no single pool that could be meant.
-    #[error("name a pool, a dataset, a mount point or a path under one: {} pools are mounted{}",
-        .pools.len(), listed(.pools))]
+    #[error("{}", ambiguous(.pools))]
     Ambiguous {
         /// The pools that are mounted.
         pools: Vec<String>,
@@ -188,6 +187,19 @@ pub(crate) fn is_usage(error: &DatasetError) -> bool {
             | DatasetError::BadPath { .. }
             | DatasetError::Share(ShareError::AboveLimit { .. } | ShareError::MoreThanAll { .. })
     )
+}
+
+/// Why nothing is meant where nothing was named.
+fn ambiguous(pools: &[String]) -> String {
+    match pools.len() {
+        0 => {
+            "no pool is mounted; `warmfront mount ORIGIN MOUNTPOINT` mounts a directory".to_string()
+        }
+        many => format!(
+            "name a pool, a dataset, a mount point or a path under one: {many} pools are mounted{}",
+            listed(pools)
+        ),
+    }
 }
 
 fn listed(pools: &[String]) -> String {
