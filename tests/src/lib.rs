@@ -4,6 +4,7 @@
 //! does. A test names what it cannot do without in [`require!`]; where that is missing it says so
 //! and is skipped, except in continuous integration (`CI` is set), where it fails.
 
+mod dialogue;
 mod group;
 mod mapping;
 mod mount;
@@ -12,10 +13,11 @@ mod requirement;
 mod tree;
 mod warmfront;
 
+pub use dialogue::Dialogue;
 pub use group::Group;
 pub use mapping::Mapping;
 pub use mount::{Mount, MountBuilder, SmallDisk, is_mounted};
-pub use program::{Background, Finished, Program};
+pub use program::{Background, Finished, Program, tool};
 pub use requirement::{Requirement, skip};
 pub use tree::{Compare, copy_tree, difference, fill, random_bytes};
 pub use warmfront::{Warmfront, counter, origin_calls};

@@ -8,7 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::Group;
 
-/// Where `name` is: among the tools that the set-up builds, or in `PATH`.
+/// Where Debian has the programs of each version of PostgreSQL.
+const POSTGRESQL: &str = "/usr/lib/postgresql";
+
+/// Where `name` is: among the tools that the set-up builds, in `PATH`, or where Debian has what
+/// ordinary users do not call.
 ///
 /// Cargo puts a test program into `TARGET/release/deps`, the set-up puts tools into
 /// `TARGET/tools/bin`.
@@ -18,12 +22,20 @@ pub(crate) fn find_tool(name: &str) -> Option<PathBuf> {
         .and_then(|path| Some(path.parent()?.parent()?.parent()?.join("tools/bin")));
     let search = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    let versions = std::fs::read_dir(POSTGRESQL)
+        .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path().join("bin"))).max());
     built
         .into_iter()
         .chain(std::env::split_paths(&search))
         .chain(system)
+        .chain(versions.ok().flatten())
         .map(|directory| directory.join(name))
         .find(|path| path.is_file())
+}
+
+/// Where the program `name` is, for others to start it.
+pub fn tool(name: &str) -> PathBuf {
+    find_tool(name).unwrap_or_else(|| PathBuf::from(name))
 }
 
 /// The same command by way of a shell that first joins the control group with this list of
@@ -68,7 +80,7 @@ impl Program {
     /// The program `name`, from the search path or beside the build. Its deadline is one minute.
     pub fn new(name: impl AsRef<OsStr>) -> Program {
         let name = name.as_ref();
-        let path = name.to_str().and_then(find_tool).unwrap_or_else(|| PathBuf::from(name));
+        let path = name.to_str().map_or_else(|| PathBuf::from(name), tool);
         let mut command = Command::new(path);
         // Messages are compared and read by people: English, and no backtraces.
         command.env("LC_ALL", "C").env("RUST_BACKTRACE", "0").env_remove("RUST_LOG");
@@ -198,6 +210,11 @@ impl Background {
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
     /// Waits for its end, and panics when the deadline passes first.
