@@ -8,7 +8,7 @@ use serde_json::Value;
 pub(crate) struct Job<'a> {
     /// A file, or a directory with a file for each job, `file.0` and so on.
     pub(crate) file: &'a Path,
-    /// `read`, `randread`, `write` or `randwrite`.
+    /// `read`, `randread`, `write`, `randwrite`, or `randrw` for both.
     pub(crate) pattern: &'a str,
     pub(crate) block: &'a str,
     pub(crate) jobs: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Queue {
 pub(crate) struct Reached {
     pub(crate) operations_per_second: f64,
     pub(crate) bytes_per_second: f64,
-    /// Half of all took at most so many microseconds.
+    /// Half of all, of the writes where there are both, took at most so many microseconds.
     pub(crate) p50_us: f64,
     /// And 999 of 1000.
     pub(crate) p999_us: f64,
@@ -85,9 +85,16 @@ impl Job<'_> {
         let parsed: Value = serde_json::from_str(json).map_err(|_| {
             format!("fio gave no result: {}", String::from_utf8_lossy(&output.stderr))
         })?;
-        let direction = if self.pattern.ends_with("write") { "write" } else { "read" };
-        let done = &parsed["jobs"][0][direction];
-        match (done["iops"].as_f64(), done["bw_bytes"].as_f64()) {
+        let directions: &[&str] = match self.pattern {
+            "randrw" => &["read", "write"],
+            pattern if pattern.ends_with("write") => &["write"],
+            _ => &["read"],
+        };
+        let of = |name: &str| -> Option<f64> {
+            directions.iter().map(|direction| parsed["jobs"][0][*direction][name].as_f64()).sum()
+        };
+        let done = &parsed["jobs"][0][directions[directions.len() - 1]];
+        match (of("iops"), of("bw_bytes")) {
             (Some(operations_per_second), Some(bytes_per_second))
                 if operations_per_second > 0.0 =>
             {

@@ -1,6 +1,7 @@
 //! Writes through a mount: beside the file system that the log device lies on, and in front of an
 //! origin as slow as a disk with a log device and without.
 
+mod mariadb;
 mod postgres;
 mod sqlite;
 
@@ -19,11 +20,14 @@ use crate::subject::Mounted;
 
 /// Bytes of the file that is written at random places.
 const FILE_MIB: usize = 64;
+/// Times that the file is read beforehand, so that flash has what RAM does not hold.
+const WARM_READS: usize = 3;
 /// Bytes of the files of a case with several jobs, each.
 const JOB_FILE_MIB: usize = 16;
 /// Bytes of a run in sequence.
 const STREAM_MIB: u64 = 1024;
 const LOG_SIZE: &str = "512M";
+const FLASH_SIZE: &str = "256M";
 
 /// What serves the files that are written.
 #[derive(Debug, Clone, Copy)]
@@ -32,30 +36,59 @@ struct Subject {
     /// Options of the mount; nothing for the directory itself.
     mount: Option<&'static [&'static str]>,
     with_log: bool,
+    with_flash: bool,
 }
 
-const NATIVE: Subject =
-    Subject { name: "the log device's own file system", mount: None, with_log: false };
-const LOGGED: Subject = Subject { name: "warmfront", mount: Some(&[]), with_log: true };
-const HDD_LOGGED: Subject =
-    Subject { name: "warmfront, origin hdd, log", mount: Some(&["--slow", "hdd"]), with_log: true };
+const NATIVE: Subject = Subject {
+    name: "the log device's own file system",
+    mount: None,
+    with_log: false,
+    with_flash: false,
+};
+const LOGGED: Subject =
+    Subject { name: "warmfront", mount: Some(&[]), with_log: true, with_flash: false };
+const HDD_LOGGED: Subject = Subject {
+    name: "warmfront, origin hdd, log",
+    mount: Some(&["--slow", "hdd"]),
+    with_log: true,
+    with_flash: false,
+};
 /// As one sets up the directory of a database: nobody else writes there.
 const EXCLUSIVE: Subject = Subject {
     name: "warmfront, hdd, log, exclusive",
     mount: Some(&["--slow", "hdd", "-o", "coherence=exclusive"]),
     with_log: true,
+    with_flash: false,
 };
-const HDD: Subject =
-    Subject { name: "hdd, written back", mount: Some(&["--slow", "hdd"]), with_log: false };
+const HDD: Subject = Subject {
+    name: "hdd, written back",
+    mount: Some(&["--slow", "hdd"]),
+    with_log: false,
+    with_flash: false,
+};
 const HDD_THROUGH: Subject = Subject {
     name: "hdd, each write by itself",
     mount: Some(&["--slow", "hdd", "-o", "write=through"]),
     with_log: false,
+    with_flash: false,
+};
+const FLASH: Subject = Subject {
+    name: "warmfront, hdd, 32M of RAM, flash",
+    mount: Some(&["--slow", "hdd", "--arc-max", "32M", "-o", "recordsize=4k"]),
+    with_log: false,
+    with_flash: true,
+};
+const NO_FLASH: Subject = Subject {
+    name: "the same without flash",
+    mount: Some(&["--slow", "hdd", "--arc-max", "32M", "-o", "recordsize=4k"]),
+    with_log: false,
+    with_flash: false,
 };
 const SMALL: Subject = Subject {
     name: "warmfront, origin hdd, 64M of RAM",
     mount: Some(&["--slow", "hdd", "--arc-max", "64M"]),
     with_log: false,
+    with_flash: false,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +98,8 @@ enum Work {
     Durable { jobs: u32, one_file: bool },
     /// Commits of one row.
     Sqlite,
+    /// The same by so many clients of MariaDB.
+    MariaDb { clients: u32 },
     /// Transactions of `pgbench` by so many clients.
     Postgres { clients: u32 },
     /// 1 MiB after the other, and `fsync` at the end.
@@ -73,6 +108,9 @@ enum Work {
     Random,
     /// The same without an end: the latency that 999 of 1000 stay below, by that of half of them.
     Endless,
+    /// Reads and writes of 4 KiB at random places, mixed as fio's pattern says, once what does not
+    /// fit into RAM has been read a few times.
+    Mixed { pattern: &'static str },
 }
 
 struct Case {
@@ -137,6 +175,16 @@ const CASES: &[Case] = &[
     },
     Case {
         comparison: Comparison {
+            name: "writes-mariadb",
+            what: "Commits of one row by 4 clients of MariaDB, InnoDB as it is set up by default.",
+            unit: "commits/s",
+            larger_is_better: true,
+        },
+        work: Work::MariaDb { clients: 4 },
+        subjects: &[EXCLUSIVE, NATIVE, HDD],
+    },
+    Case {
+        comparison: Comparison {
             name: "writes-sequential",
             what: "1 GiB in sequence, 1 MiB at a time, with an fsync at the end.",
             unit: "MB/s",
@@ -176,6 +224,27 @@ const CASES: &[Case] = &[
         },
         work: Work::Endless,
         subjects: &[SMALL],
+    },
+    Case {
+        comparison: Comparison {
+            name: "writes-flash-random",
+            what: "Writes of 4 KiB at random places of 64 MiB before an origin as slow as hdd, with \
+                   a flash level and without.",
+            unit: "writes/s",
+            larger_is_better: true,
+        },
+        work: Work::Mixed { pattern: "randwrite" },
+        subjects: &[FLASH, NO_FLASH],
+    },
+    Case {
+        comparison: Comparison {
+            name: "writes-flash-mix",
+            what: "The same, half of them reads.",
+            unit: "operations/s",
+            larger_is_better: true,
+        },
+        work: Work::Mixed { pattern: "randrw" },
+        subjects: &[FLASH, NO_FLASH],
     },
 ];
 
@@ -238,6 +307,10 @@ impl Place {
             let log = scratch.path().join("log");
             arguments.extend(["--log".to_string(), format!("{}:{LOG_SIZE}", log.display())]);
         }
+        if subject.with_flash {
+            let cache = scratch.path().join("cache");
+            arguments.extend(["--cache".to_string(), format!("{}:{FLASH_SIZE}", cache.display())]);
+        }
         let mounted = Mounted::warmfront(&origin, &arguments)?;
         Ok(Place { root: mounted.root.clone(), _mounted: Some(mounted), _scratch: scratch })
     }
@@ -248,8 +321,11 @@ fn prepare(origin: &Path, work: Work) -> std::io::Result<()> {
     std::fs::create_dir(origin)?;
     let (files, mib) = match work {
         Work::Durable { jobs, one_file: false } => (jobs, JOB_FILE_MIB),
-        Work::Durable { one_file: true, .. } | Work::Random | Work::Endless => (1, FILE_MIB),
-        Work::Sqlite | Work::Postgres { .. } | Work::Stream => (0, 0),
+        Work::Durable { one_file: true, .. }
+        | Work::Random
+        | Work::Endless
+        | Work::Mixed { .. } => (1, FILE_MIB),
+        Work::Sqlite | Work::MariaDb { .. } | Work::Postgres { .. } | Work::Stream => (0, 0),
     };
     for number in 0..files {
         let path = origin.join(format!("file.{number}"));
@@ -280,6 +356,7 @@ impl Work {
                 Ok(f64::from(jobs) * 1e6 / reached.operations_per_second)
             }
             Work::Sqlite => sqlite::commits(&place.root.join("database"), seconds),
+            Work::MariaDb { clients } => mariadb::commits(&place.root, clients, seconds),
             Work::Postgres { clients } => postgres::transactions(&place.root, clients, seconds),
             Work::Stream => stream(&file).map_err(|error| format!("cannot write: {error}")),
             Work::Random => {
@@ -290,6 +367,12 @@ impl Work {
                     job(&file, "randwrite", "4k", 1, false).run()?;
                 eprintln!("    half take {p50_us:.0} us, 999 of 1000 {p999_us:.0} us");
                 Ok(p999_us / p50_us)
+            }
+            Work::Mixed { pattern } => {
+                for _ in 0..WARM_READS {
+                    std::fs::read(&file).map_err(|error| format!("cannot read: {error}"))?;
+                }
+                Ok(job(&file, pattern, "4k", 1, false).run()?.operations_per_second)
             }
         }
     }
