@@ -397,6 +397,9 @@ pub struct WriteStatus {
     pub dirty_bytes: u64,
     /// Most bytes of them; writers wait before that is exceeded.
     pub dirty_bytes_max: u64,
+    /// About how many of them the origin has not taken yet: half of the most at most, and the
+    /// nearer they come to that, the longer writers are delayed.
+    pub waiting_bytes: u64,
     /// Files that they belong to.
     pub dirty_files: u64,
     /// The transaction group on its way to the origin, or else the open one.

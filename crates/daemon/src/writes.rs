@@ -19,6 +19,7 @@ pub(crate) fn write_status(pool: &Pool) -> WriteStatus {
     WriteStatus {
         dirty_bytes: now.throttle.dirty_bytes,
         dirty_bytes_max: now.throttle.dirty_bytes_max,
+        waiting_bytes: now.throttle.waiting_bytes,
         dirty_files: now.dirty_files,
         txg: current.map(|txg| row(txg, &now)),
         last_sync: now.txgs.iter().rev().find(ended).map(|txg| row(txg, &now)),

@@ -100,9 +100,12 @@ impl DirtyBudget {
 
     /// How long a write of so many bytes that comes now has to wait.
     pub(crate) fn delay(&self, bytes: u64, now: Duration) -> Duration {
-        let delivered_bytes = self.delivered_bytes.load(Ordering::Relaxed);
-        let waiting_bytes = self.dirty_bytes().saturating_sub(delivered_bytes);
-        self.throttle.delay(bytes, waiting_bytes, self.limit_bytes() / 2, now)
+        self.throttle.delay(bytes, self.waiting_bytes(), self.limit_bytes() / 2, now)
+    }
+
+    /// About how many bytes the origin has not taken yet.
+    fn waiting_bytes(&self) -> u64 {
+        self.dirty_bytes().saturating_sub(self.delivered_bytes.load(Ordering::Relaxed))
     }
 
     /// Notes that the origin has taken so many bytes, in such a time.
@@ -121,6 +124,7 @@ impl DirtyBudget {
         ThrottleStatistics {
             dirty_bytes: self.dirty_bytes(),
             dirty_bytes_max: self.limit_bytes(),
+            waiting_bytes: self.waiting_bytes(),
             ..self.throttle.statistics()
         }
     }

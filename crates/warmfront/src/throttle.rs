@@ -52,6 +52,8 @@ pub struct ThrottleStatistics {
     pub dirty_bytes: u64,
     /// Bytes that they may be at most.
     pub dirty_bytes_max: u64,
+    /// About how many of them the origin has not taken yet, which may be half of the most.
+    pub waiting_bytes: u64,
     /// Writes that were delayed.
     pub delayed_writes: u64,
     /// How long in all.

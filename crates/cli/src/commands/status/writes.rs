@@ -16,10 +16,11 @@ pub(super) fn lines(status: &Status) -> Vec<(&'static str, String)> {
     let mut lines = vec![(
         "dirty",
         format!(
-            "{} {} of {}, {files}",
+            "{} {} of {}, {} not at the origin, {files}",
             bar(share, BAR_WIDTH, is_unicode()),
             HumanSize(writes.dirty_bytes),
-            HumanSize(writes.dirty_bytes_max)
+            HumanSize(writes.dirty_bytes_max),
+            HumanSize(writes.waiting_bytes)
         ),
     )];
     if let Some(txg) = &writes.txg {
