@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::format::Form;
+use crate::properties;
 
 const STATUSES: &str = "Exit status: 0 done, 1 it could not be done, 2 the command line makes no \
     sense, 3 (prime) only part of it fits or could be read, 130 stopped by ctrl-C.";
@@ -55,6 +56,7 @@ pub(crate) enum Command {
         target: Option<OsString>,
     },
     /// Show properties, with where each value comes from
+    #[command(after_long_help = properties::help())]
     Get {
         #[command(flatten)]
         form: Form,
@@ -70,6 +72,7 @@ pub(crate) enum Command {
         target: Option<OsString>,
     },
     /// Set properties; takes effect at the next access
+    #[command(after_long_help = properties::help())]
     Set {
         /// property=value
         #[arg(required = true, value_name = "PROPERTY=VALUE")]

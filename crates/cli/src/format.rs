@@ -76,6 +76,22 @@ pub(crate) fn print(text: &str) {
     }
 }
 
+/// A sentence in lines of at most `width` characters, unless a word is longer.
+pub(crate) fn folded(sentence: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in sentence.split_whitespace() {
+        let last = lines.len() - 1;
+        if lines[last].len() + word.len() >= width {
+            lines.push(word.to_string());
+        } else {
+            let line = &mut lines[last];
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +107,12 @@ mod tests {
         assert_eq!(seconds(0.25), "250.0 ms");
         assert_eq!(seconds(90.0), "90.00 s");
         assert_eq!(seconds(3600.0), "60 min");
+    }
+
+    #[test]
+    fn long_sentences_are_folded_between_words() {
+        let lines = folded(&"word ".repeat(100), 76);
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= 76));
+        assert_eq!(lines.join(" ").split(' ').count(), 100);
     }
 }

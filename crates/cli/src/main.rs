@@ -9,6 +9,7 @@ mod failure;
 mod format;
 mod interrupt;
 mod progress;
+mod properties;
 mod table;
 
 use std::process::ExitCode;

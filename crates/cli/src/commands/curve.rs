@@ -13,7 +13,7 @@ use warmfront::{CURVES_MAX, CurveScope, SizePoint};
 use crate::bars::{is_unicode, width};
 use crate::commands::target;
 use crate::failure::{Failure, Result};
-use crate::format::{Form, count, json, print};
+use crate::format::{Form, count, folded, json, print};
 use crate::table::Table;
 
 /// Shows the hit rate that each size of the cache would have.
@@ -68,7 +68,7 @@ fn people(report: &CurveReport) -> String {
         text.push_str(&table.render(form));
         text.push('\n');
     }
-    for line in sentences(report).iter().flat_map(|it| words::folded(it, width())) {
+    for line in sentences(report).iter().flat_map(|it| folded(it, width())) {
         text.push_str(&line);
         text.push('\n');
     }

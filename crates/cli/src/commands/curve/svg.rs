@@ -14,8 +14,8 @@ use plotters::style::{Color, IntoFont, IntoTextStyle, RGBColor, WHITE};
 use warmfront::{HumanSize, SizePoint};
 
 use super::axis::Axis;
-use super::words::folded;
 use super::{sentences, title};
+use crate::format::folded;
 
 /// Pixels of one curve.
 const SIZE: (u32, u32) = (960, 560);

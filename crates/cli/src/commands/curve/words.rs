@@ -94,22 +94,6 @@ fn first_reads(report: &CurveReport) -> Option<String> {
     })
 }
 
-/// A sentence in lines of at most `width` characters, unless a word is longer.
-pub(crate) fn folded(sentence: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in sentence.split_whitespace() {
-        let last = lines.len() - 1;
-        if lines[last].len() + word.len() >= width {
-            lines.push(word.to_string());
-        } else {
-            let line = &mut lines[last];
-            line.push_str(if line.is_empty() { "" } else { " " });
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::axis::tests::report;
@@ -169,12 +153,5 @@ mod tests {
         assert!(told[2].contains("95 %") && told[2].contains("24 points more"), "{told:?}");
         let empty = CurveReport { knee: None, enough: None, points: Vec::new(), ..early };
         assert!(words(&empty)[0].contains("No contents have been read"));
-    }
-
-    #[test]
-    fn long_sentences_are_folded_between_words() {
-        let lines = folded(&"word ".repeat(100), 76);
-        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= 76));
-        assert_eq!(lines.join(" ").split(' ').count(), 100);
     }
 }
