@@ -6,5 +6,6 @@ mod damage;
 mod devices;
 mod faults;
 mod keeping;
+mod openzfs_cases;
 mod order;
 mod reserves;
