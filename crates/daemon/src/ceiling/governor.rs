@@ -3,7 +3,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::ceiling::reading::{LimitSource, Reading, Room};
-use crate::ceiling::setting::Bounds;
+use crate::ceiling::setting::{Bounds, CeilingError, Setting};
 
 /// The safety buffer is this part of the memory, as its divisor: 2 GiB of 32.
 const BUFFER_SHARE: u64 = 16;
@@ -82,6 +82,17 @@ pub(crate) struct Governor {
     lows: VecDeque<(Duration, u64)>,
     pressed_at: Option<Duration>,
     grown_at: Duration,
+}
+
+impl Setting {
+    /// The ceiling that this begins with on a machine as it was read.
+    ///
+    /// # Errors
+    /// When it makes no sense there.
+    pub fn ceiling_bytes(&self, reading: &Reading) -> Result<u64, CeilingError> {
+        let bounds = self.bounds(&reading.memory())?;
+        Ok(Governor::new(bounds, reading).ceiling_bytes())
+    }
 }
 
 impl Governor {

@@ -4,8 +4,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use warmfront::{ExactSize, HumanSize, Size, SizeError, parse_size_or_percent};
 
-use crate::ceiling::governor::Governor;
-use crate::ceiling::reading::{MemoryLimit, Reading};
+use crate::ceiling::reading::MemoryLimit;
 
 /// Least ceiling in bytes; with less not even the reads under way have room.
 pub const CEILING_BYTES_MIN: u64 = 8 << 20;
@@ -128,17 +127,6 @@ impl Setting {
             return Err(CeilingError::FloorAboveCeiling { floor_bytes, most_bytes });
         }
         Ok(Bounds { floor_bytes, most_bytes })
-    }
-}
-
-impl Setting {
-    /// The ceiling that this begins with on a machine as it was read.
-    ///
-    /// # Errors
-    /// When it makes no sense there.
-    pub fn ceiling_bytes(&self, reading: &Reading) -> Result<u64, CeilingError> {
-        let bounds = self.bounds(&reading.memory())?;
-        Ok(Governor::new(bounds, reading).ceiling_bytes())
     }
 }
 
