@@ -10,8 +10,10 @@ mod flash;
 mod levels;
 mod log;
 mod machine;
+mod mounted_flash;
 mod outcome;
 mod report;
+mod restart;
 mod slow_device;
 mod subject;
 mod writes;
@@ -71,6 +73,12 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
     if flash::is_wanted(wanted) {
         results.extend(flash::run(arguments)?);
+    }
+    if mounted_flash::is_wanted(wanted) {
+        results.extend(mounted_flash::run(arguments, wanted)?);
+    }
+    if restart::is_wanted(wanted) {
+        results.push(restart::run(arguments)?);
     }
     if levels::is_wanted(wanted) {
         results.extend(levels::run(arguments, wanted)?);

@@ -51,7 +51,7 @@ impl Subject {
     /// Puts the subject in front of `origin`; `file` is the file in it that will be read.
     pub(crate) fn mount(self, origin: &Path, file: &str, file_mib: u64) -> Result<Mounted, String> {
         match self {
-            Subject::Plain => Ok(Mounted { root: origin.to_owned(), held: Held::Nothing }),
+            Subject::Plain => Ok(Mounted::plain(origin)),
             Subject::Warmfront(properties) => {
                 let options = properties.split_whitespace().flat_map(|it| ["-o", it]);
                 let options: Vec<_> = ["--arc-max", "3G"].into_iter().chain(options).collect();
@@ -91,12 +91,14 @@ impl Subject {
 pub(crate) struct Mounted {
     pub(crate) root: PathBuf,
     held: Held,
+    /// Where Warmfront keeps what it knows of its mounts.
+    state: Option<PathBuf>,
 }
 
 #[derive(Debug)]
 enum Held {
     Nothing,
-    Process { child: Child, unmount: Vec<String>, mountpoint: TempDir, _extra: Option<TempDir> },
+    Process { child: Child, unmount: Vec<String>, mountpoint: TempDir, extra: Option<TempDir> },
     Zfs { child: Child, pool: String, _scratch: TempDir },
 }
 
@@ -106,14 +108,55 @@ impl Mounted {
         origin: &Path,
         options: &[impl AsRef<std::ffi::OsStr>],
     ) -> Result<Mounted, String> {
-        let runtime = directory()?;
-        let mut command = Command::new(sibling("warmfront")?);
-        command.args(["mount", "-f"]).args(options);
-        command.env("WARMFRONT_RUNTIME_DIR", runtime.path());
-        command.env("WARMFRONT_STATE_DIR", runtime.path());
-        command.env("WARMFRONT_CONFIG_DIR", runtime.path());
-        command.arg(origin);
-        Mounted::by(command, &["fusermount3", "-u"], Some(runtime))
+        let state = directory()?;
+        let mut mounted = Mounted::warmfront_again(state.path(), origin, options)?;
+        if let Held::Process { extra, .. } = &mut mounted.held {
+            *extra = Some(state);
+        }
+        Ok(mounted)
+    }
+
+    /// The same, with what mounts before it have left in `state`, which stays.
+    pub(crate) fn warmfront_again(
+        state: &Path,
+        origin: &Path,
+        options: &[impl AsRef<std::ffi::OsStr>],
+    ) -> Result<Mounted, String> {
+        let mut command = warmfront(state)?;
+        command.args(["mount", "-f"]).args(options).arg(origin);
+        let mut mounted = Mounted::by(command, &["fusermount3", "-u"], None)?;
+        mounted.state = Some(state.to_owned());
+        Ok(mounted)
+    }
+
+    /// bindfs over a directory, handing on `O_DIRECT`.
+    pub(crate) fn bindfs_direct(origin: &Path) -> Result<Mounted, String> {
+        let mut command = Command::new("bindfs");
+        command.args(["-f", "--forward-odirect=4096"]).arg(origin);
+        Mounted::by(command, &["fusermount3", "-u"], None)
+    }
+
+    /// The directory itself.
+    pub(crate) fn plain(root: &Path) -> Mounted {
+        Mounted { root: root.to_owned(), held: Held::Nothing, state: None }
+    }
+
+    /// One of Warmfront's counters.
+    pub(crate) fn counter(&self, name: &str) -> Result<u64, String> {
+        let state = self.state.as_deref().ok_or("only warmfront counts")?;
+        let output = warmfront(state)?.args(["status", "--json"]).arg(&self.root).output();
+        let output = output.map_err(|error| format!("cannot run warmfront: {error}"))?;
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        status["counters"][name].as_u64().ok_or_else(|| format!("warmfront does not count {name}"))
+    }
+
+    /// Ends it as `kill -9` does.
+    pub(crate) fn kill(mut self) {
+        if let Held::Process { child, .. } = &mut self.held {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 
     fn by(
@@ -128,8 +171,8 @@ impl Mounted {
         let what = format!("{command:?}");
         let child = command.spawn().map_err(|error| format!("cannot run {what}: {error}"))?;
         let unmount = unmount.iter().map(ToString::to_string).collect();
-        let held = Held::Process { child, unmount, mountpoint, _extra: extra };
-        let mounted = Mounted { root, held };
+        let held = Held::Process { child, unmount, mountpoint, extra };
+        let mounted = Mounted { root, held, state: None };
         let before = device(mounted.root.parent().unwrap_or(Path::new("/")));
         wait_until(|| device(&mounted.root) != before)
             .map_err(|()| format!("{what} did not mount in {DEADLINE:?}"))?;
@@ -180,6 +223,7 @@ fn zfs_fuse(origin: &Path, file: &str, file_mib: u64) -> Result<Mounted, String>
     let mounted = Mounted {
         root: mountpoint.clone(),
         held: Held::Zfs { child, pool: pool.clone(), _scratch: scratch },
+        state: None,
     };
     let create = || {
         let mut command = Command::new("zpool");
@@ -188,6 +232,15 @@ fn zfs_fuse(origin: &Path, file: &str, file_mib: u64) -> Result<Mounted, String>
     wait_until(create).map_err(|()| "zfs-fuse did not make a pool".to_string())?;
     std::fs::copy(origin.join(file), mountpoint.join(file)).map_err(|error| error.to_string())?;
     Ok(mounted)
+}
+
+/// The command, knowing of the mounts in `state` alone.
+fn warmfront(state: &Path) -> Result<Command, String> {
+    let mut command = Command::new(sibling("warmfront")?);
+    for name in ["WARMFRONT_RUNTIME_DIR", "WARMFRONT_STATE_DIR", "WARMFRONT_CONFIG_DIR"] {
+        command.env(name, state);
+    }
+    Ok(command)
 }
 
 fn succeeds(command: &mut Command) -> bool {
