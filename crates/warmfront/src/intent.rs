@@ -97,12 +97,13 @@ impl Pool {
 
     /// Notes that something was changed that the log does not tell: to make it last, the open txg
     /// has to be committed.
-    pub(crate) fn unlogged(&self) {
+    pub(crate) fn unlogged(self: &Arc<Self>) {
         self.unlogged_txg.fetch_max(self.write_back.txgs.open(), Ordering::SeqCst);
+        self.origin_changed();
     }
 
     /// Gives up a log whose device has failed.
-    fn log_failed(&self, intent: &Arc<Intent>, failed: &dyn std::fmt::Display) {
+    fn log_failed(self: &Arc<Self>, intent: &Arc<Intent>, failed: &dyn std::fmt::Display) {
         let pool = self.name();
         self.unlogged();
         if self.intent().is_some_and(|current| Arc::ptr_eq(&current, intent)) {
@@ -128,7 +129,8 @@ impl Pool {
         Ok(())
     }
 
-    fn has_log_to_renounce(&self) -> bool {
+    /// Whether a log was given up that would still be replayed.
+    pub(crate) fn has_log_to_renounce(&self) -> bool {
         self.lost_log.lock().as_ref().is_some_and(|lost| !lost.is_renounced)
     }
 
@@ -227,7 +229,7 @@ impl Pool {
     /// Tells the log a change that has been made at the origin, under the locks that keep others
     /// from building on it.
     pub(crate) async fn log_change(self: &Arc<Self>, record: &Record<'_>) {
-        self.write_back.names_changed();
+        self.origin_changed();
         let Some(intent) = self.intent() else { return };
         if self.append(&intent, record).await.is_err() {
             self.unlogged();
@@ -236,11 +238,10 @@ impl Pool {
 
     /// The path by which the log can speak of an object. If it has none that is known, notes that
     /// the log does not tell what has been changed.
-    pub(crate) fn path_for_log(&self, object: &Object) -> Option<OsString> {
+    pub(crate) fn path_for_log(self: &Arc<Self>, object: &Object) -> Option<OsString> {
         if self.is_findable(object) {
             return Some(self.path_of(object));
         }
-        self.write_back.names_changed();
         self.unlogged();
         None
     }
@@ -344,11 +345,23 @@ impl Pool {
         intent.appended_bytes.store(0, Ordering::Relaxed);
         // A mark for people who look at the log.
         let _ = intent.log.try_append(&Record::Committed { txg });
-        if let Err(failed) = intent.log.release(position).await {
+        intent.log.release(position).await.map_err(|failed| {
             self.log_failed(&intent, &failed);
-            self.renounce_lost_log()?;
+            EngineError::Log { reason: failed.to_string() }
+        })
+    }
+
+    /// Has everything last that the log was told so far.
+    async fn commit_log(self: &Arc<Self>, intent: &Arc<Intent>) -> Result<()> {
+        intent.log.commit(intent.log.last()).await.map_err(|failed| {
+            self.log_failed(intent, &failed);
+            EngineError::Log { reason: failed.to_string() }
+        })?;
+        // One that has been given up meanwhile is not replayed.
+        match self.intent().is_some_and(|current| Arc::ptr_eq(&current, intent)) {
+            true => Ok(()),
+            false => Err(EngineError::Log { reason: "it is not used any more".to_string() }),
         }
-        Ok(())
     }
 
     /// Logs what is dirty of a file again, without waiting for a commit.
@@ -426,10 +439,7 @@ impl Pool {
         data_only: bool,
     ) -> Result<()> {
         self.log_object(intent, object, !data_only).await?;
-        intent.log.commit(intent.log.last()).await.map_err(|failed| {
-            self.log_failed(intent, &failed);
-            EngineError::Log { reason: failed.to_string() }
-        })
+        self.commit_log(intent).await
     }
 
     /// Makes names last, as `fsync` of a directory promises.
@@ -441,11 +451,9 @@ impl Pool {
             }
             return Ok(self.origin.sync_directory(directory).await?);
         };
-        if self.unlogged_txg.load(Ordering::SeqCst) <= txgs.committed() {
-            match intent.log.commit(intent.log.last()).await {
-                Ok(()) => return Ok(()),
-                Err(failed) => self.log_failed(&intent, &failed),
-            }
+        let is_logged = self.unlogged_txg.load(Ordering::SeqCst) <= txgs.committed();
+        if is_logged && self.commit_log(&intent).await.is_ok() {
+            return Ok(());
         }
         self.commit(txgs.open()).await
     }

@@ -209,6 +209,22 @@ impl Pool {
         taken
     }
 
+    /// Notes that names or attributes were changed at the origin, which may not keep that yet. With
+    /// a log device they last when their txg is committed, though nobody asks for it.
+    pub(crate) fn origin_changed(self: &Arc<Self>) {
+        self.write_back.names_changed();
+        if self.intent().is_some() {
+            self.took(0);
+            self.tend();
+        }
+    }
+
+    /// Whether a txg has anything to take to the origin.
+    fn has_changes(&self) -> bool {
+        let names_changed = || self.write_back.names_changed.load(Ordering::SeqCst);
+        self.is_dirty() || (self.intent().is_some() && names_changed())
+    }
+
     /// Notes that the open txg has taken so many bytes.
     pub(crate) fn took(self: &Arc<Self>, bytes: u64) {
         let taken = self.write_back.txgs.took(bytes, self.now());
@@ -229,10 +245,10 @@ impl Pool {
                 clock.sleep(LOOK_INTERVAL).await;
                 let Some(pool) = pool.upgrade() else { return };
                 let txgs = &pool.write_back.txgs;
-                if !pool.is_dirty() {
+                if !pool.has_changes() {
                     txgs.is_tended.store(false, Ordering::SeqCst);
                     // Somebody may have come in between.
-                    if !pool.is_dirty() || txgs.is_tended.swap(true, Ordering::SeqCst) {
+                    if !pool.has_changes() || txgs.is_tended.swap(true, Ordering::SeqCst) {
                         return;
                     }
                 }
@@ -278,7 +294,12 @@ impl Pool {
         if txgs.committed() >= txg {
             return Ok(());
         }
-        let outcome = self.sync_open_txg().await;
+        let mut outcome = self.sync_open_txg().await;
+        if outcome.is_err() && self.has_log_to_renounce() {
+            // What was promised meanwhile is in a log that has just failed: it has to last at the
+            // origin before that is given up.
+            outcome = self.sync_open_txg().await;
+        }
         let why = match &outcome {
             Ok(refused) => refused.first().map(|(_, error)| error.clone()),
             Err(error) => Some(error.clone()),
@@ -319,7 +340,9 @@ impl Pool {
         let between = self.now();
         txgs.note(|txg| txg.writing = between - began);
         let flush_began = self.flash.unsynced.now();
-        let flushed = match self.flush(&written, names_changed && intent.is_some()).await {
+        // What only a log made last that is about to be given up has to last here.
+        let with_names = intent.is_some() || self.has_log_to_renounce();
+        let flushed = match self.flush(&written, names_changed && with_names).await {
             Ok(()) => self.release_log(txg, intent, &refused).await,
             Err(error) => Err(error),
         };

@@ -1,13 +1,15 @@
 //! What outlives a start of the pool, and how it starts again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use storage::{
-    Call, Clock, CrashDevice, CrashOrigin, Crashes, Device, Layer, Layered, MemoryDevice,
-    MemoryOrigin, OpenMode, Origin, OriginCrashes, OriginError, Random, Simulation, Task,
+    Call, Caller, Clock, CrashDevice, CrashOrigin, Crashes, Device, DeviceFaults, DeviceOperation,
+    FaultyDevice, Layer, Layered, MemoryDevice, MemoryOrigin, Node, OpenMode, Origin,
+    OriginCrashes, OriginError, Random, Simulation, Task, block_on,
 };
 use warmfront::flash::FlashOptions;
 use warmfront::{Datasets, Memory, Pool, PoolOptions, ReplayOptions, replay};
@@ -51,6 +53,11 @@ impl Settings {
             properties.push(("primarycache", "none"));
         }
         Settings { has_log: random.below(4) > 0, has_flash: random.below(2) > 0, properties }
+    }
+
+    /// With a log device, and what else is usual.
+    pub fn with_log() -> Settings {
+        Settings { has_log: true, has_flash: false, properties: Vec::new() }
     }
 
     /// Whether every change lasts when it returns.
@@ -103,6 +110,8 @@ pub struct Machine {
     origin: MemoryOrigin,
     log: Vec<u8>,
     flash: Vec<u8>,
+    /// The log has failed, and must not be replayed.
+    is_given_up: Arc<AtomicBool>,
     life: u128,
     next_key: u32,
 }
@@ -123,6 +132,7 @@ impl Machine {
             origin,
             log: device.image(),
             flash: vec![0; FLASH_BYTES],
+            is_given_up: Arc::default(),
             life: 0,
             next_key: 1,
         }
@@ -140,7 +150,8 @@ impl Machine {
         let latency =
             Latency { clock: clock(&simulation), random: Mutex::new(Random::new(seed ^ 1)) };
         let origin: Arc<dyn Origin> = Arc::new(Layered::new(Arc::new(origin), latency));
-        let pool = self.start(&simulation, origin, Arc::new(log), Arc::new(flash));
+        let log = self.log_that_may_fail(&simulation, Arc::new(log));
+        let pool = self.start(&simulation, origin, log, Arc::new(flash));
         let (world, _) = look(&self.origin);
         self.agrees_with_origin(&simulation, &pool);
         let model = Arc::new(Mutex::new(Model::of(world)));
@@ -163,6 +174,7 @@ impl Machine {
         self.next_key = progress.next_key();
         let statistics = pool.statistics();
         outcome.flash_hits += statistics.counters.get("l2_hits").copied().unwrap_or(0);
+        outcome.lost_logs += u64::from(pool.has_lost_log());
         outcome.changes += progress.changes();
         outcome.syncs += progress.syncs();
         outcome.txgs += pool.write_back_statistics().txgs.len() as u64 - 1;
@@ -182,6 +194,65 @@ impl Machine {
         let (found, _) = look(&self.origin);
         let model = model.lock();
         judge(&found, model.worlds(), &model.promised());
+    }
+
+    /// One log device in six takes no more after some calls.
+    fn log_that_may_fail(
+        &mut self,
+        simulation: &Simulation,
+        log: Arc<dyn Device>,
+    ) -> Arc<dyn Device> {
+        let (device, faults) = FaultyDevice::new(log, clock(simulation));
+        if self.random.below(6) == 0 {
+            // The first ones are of the start.
+            let left = AtomicU64::new(8 + self.random.below(60));
+            faults.fail_next_of(u64::MAX, Errno::IO, move |call| {
+                let count = |left: u64| left.checked_sub(1);
+                !matches!(call, DeviceOperation::Read { .. })
+                    && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_err()
+            });
+        }
+        Arc::new(device)
+    }
+
+    /// Makes a directory, waits, and crashes. Says whether the directory is there after that.
+    pub fn keeps_a_name_after(&mut self, wait: Duration) -> bool {
+        self.keeps_a_name(async |simulation, pool, _| {
+            make_directory(pool, "name").await;
+            clock(simulation).sleep(wait).await;
+        })
+    }
+
+    /// Makes a directory that lasts by the log, then another one while the device fails, and
+    /// crashes. Says whether the first one is there after that.
+    pub fn keeps_a_name_when_the_log_fails(&mut self) -> bool {
+        self.keeps_a_name(async |_, pool, faults| {
+            make_directory(pool, "name").await;
+            pool.sync_directory(pool.root()).await.expect("the log takes it");
+            let is_struck = |call: &DeviceOperation| !matches!(call, DeviceOperation::Read { .. });
+            faults.fail_next_of(u64::MAX, Errno::IO, is_struck);
+            make_directory(pool, "other").await;
+            pool.sync_directory(pool.root()).await.expect("the origin takes it");
+        })
+    }
+
+    fn keeps_a_name(
+        &mut self,
+        act: impl AsyncFnOnce(&Simulation, &Arc<Pool>, &DeviceFaults),
+    ) -> bool {
+        let simulation = Simulation::new(self.random.draw());
+        let (log, log_crashes) = CrashDevice::new(self.log.clone(), 512, self.random.draw(), None);
+        let (log, faults) = FaultyDevice::new(Arc::new(log), clock(&simulation));
+        let (origin, origin_crashes) = CrashOrigin::new(&self.origin);
+        let flash = Arc::new(MemoryDevice::new(FLASH_BYTES, 4096));
+        let pool = self.start(&simulation, Arc::new(origin), Arc::new(log), flash);
+        simulation.run(act(&simulation, &pool, &faults));
+        self.keep(false, &origin_crashes, &log_crashes);
+        drop(pool);
+        simulation.crash();
+        self.repair(false, &mut Outcome::default());
+        let root = block_on(self.origin.root()).expect("memory answers");
+        block_on(self.origin.lookup(root.object, "name".as_ref())).is_ok()
     }
 
     fn keep(&mut self, is_kill: bool, origin: &OriginCrashes, log: &Crashes) {
@@ -227,7 +298,12 @@ impl Machine {
         if self.settings.has_log {
             let recovery = simulation.run(self.open_log(simulation, log));
             let log = simulation.run(recovery.finish()).expect("all was applied");
-            let added = pool.add_log(Arc::new(log), Arc::new(|| Ok(())));
+            let is_given_up = self.is_given_up.clone();
+            let renounce = move || {
+                is_given_up.store(true, Ordering::Relaxed);
+                Ok(())
+            };
+            let added = pool.add_log(Arc::new(log), Arc::new(renounce));
             simulation.run(added).expect("nothing is dirty");
         }
         pool
@@ -242,6 +318,15 @@ impl Machine {
     /// Replays the log until it is replayed; it may be stopped some times.
     fn repair(&mut self, is_kill: bool, outcome: &mut Outcome) {
         if !self.settings.has_log {
+            return;
+        }
+        if self.is_given_up.swap(false, Ordering::Relaxed) {
+            let simulation = Simulation::new(self.random.draw());
+            let (device, crashes) =
+                CrashDevice::new(self.log.clone(), 512, self.random.draw(), None);
+            let recovery = simulation.run(self.open_log(&simulation, Arc::new(device)));
+            drop(simulation.run(recovery.discard()).expect("the device works again"));
+            self.log = crashes.image();
             return;
         }
         let stops = self.random.below(3);
@@ -295,4 +380,10 @@ impl Machine {
             }
         });
     }
+}
+
+async fn make_directory(pool: &Arc<Pool>, name: &str) {
+    let caller = Caller { uid: 0, gid: 0, umask: 0 };
+    let node = Node { parent: pool.root(), name: name.as_ref(), permissions: 0o755, caller };
+    pool.make_directory(node).await.expect("it is made");
 }

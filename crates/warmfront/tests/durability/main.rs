@@ -15,6 +15,8 @@ mod model;
 mod world;
 mod writer;
 
+use std::time::Duration;
+
 use machine::{Machine, Settings};
 use storage::{Campaign, Random};
 
@@ -32,6 +34,7 @@ struct Outcome {
     records: u64,
     flash_hits: u64,
     stopped: u64,
+    lost_logs: u64,
 }
 
 fn history(seed: u64, outcome: &mut Outcome) {
@@ -49,8 +52,32 @@ fn what_was_promised_is_there_after_any_crash() {
     let campaign = Campaign::new(1000);
     campaign.run(|seed| history(seed, &mut all));
     println!("{} seeds: {all:?}", campaign.count());
-    let Outcome { crashes, kills, changes, syncs, txgs, records, flash_hits, stopped } = all;
-    let rare = [40 * flash_hits, 3 * stopped];
+    let Outcome { crashes, kills, changes, syncs, txgs, records, flash_hits, stopped, lost_logs } =
+        all;
+    let rare = [40 * flash_hits, 3 * stopped, 10 * lost_logs];
     let least = [crashes, 3 * kills, changes / 10, syncs, txgs, records].into_iter().chain(rare);
     assert!(least.min() >= Some(campaign.count()), "too little happened");
+}
+
+/// In how many of some histories a directory was kept.
+fn kept(keeps: impl Fn(&mut Machine) -> bool) -> usize {
+    let keeps = |seed: &u64| {
+        let mut random = Random::new(*seed);
+        keeps(&mut Machine::new(Settings::with_log(), &mut random))
+    };
+    (0..50).filter(keeps).count()
+}
+
+/// Names that nobody makes last do so with their transaction group, also when nothing is written.
+#[test]
+fn names_last_after_some_seconds() {
+    assert_eq!(kept(|machine| machine.keeps_a_name_after(Duration::from_secs(6))), 50);
+    let at_once = kept(|machine| machine.keeps_a_name_after(Duration::ZERO));
+    assert!(at_once < 50, "no crash took anything, so nothing was tested");
+}
+
+/// Before a log that has failed is given up, all that it was trusted with lasts at the origin.
+#[test]
+fn a_log_that_is_given_up_has_kept_nothing_alone() {
+    assert_eq!(kept(Machine::keeps_a_name_when_the_log_fails), 50);
 }

@@ -339,7 +339,7 @@ impl Writer {
         file.sync(data_only).await.expect("memory is durable");
         let mut model = self.model.lock();
         model.contents_last(key, moment);
-        if self.settings.has_log {
+        if self.settings.has_log && !self.pool.has_lost_log() {
             model.names_last(moment);
         }
         self.progress.syncs.fetch_add(1, Ordering::Relaxed);
