@@ -555,6 +555,9 @@ impl Pool {
     /// # Errors
     /// When the origin could not make it so.
     pub async fn sync(self: &Arc<Self>) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
         if self.is_dirty() || self.intent().is_some() {
             self.write_back.names_changed();
             self.commit_all().await?;

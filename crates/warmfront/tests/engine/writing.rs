@@ -183,9 +183,10 @@ fn writes_of_a_read_only_pool_are_refused() {
     let bench = Bench::new(&[], CEILING);
     let file = bench.create("file");
     block_on(file.write(0, b"x")).expect("memory takes it");
+    let (origin, faults) = storage::FaultyOrigin::new(bench.origin.clone());
     let options = warmfront::PoolOptions {
         name: "other".to_string(),
-        origin: bench.origin.clone(),
+        origin: std::sync::Arc::new(origin),
         datasets: warmfront::Datasets::new("other").expect("a good name"),
         memory: warmfront::Memory::new(CEILING),
         clock: bench.clock.clone(),
@@ -198,6 +199,8 @@ fn writes_of_a_read_only_pool_are_refused() {
     assert!(block_on(pool.open_file(found.object, READ_WRITE)).is_err());
     assert!(block_on(pool.unlink(pool.root(), OsStr::new("file"))).is_err());
     assert!(block_on(pool.open_file(found.object, READ)).is_ok());
+    faults.fail_next_of(u64::MAX, rustix::io::Errno::ROFS, |call| *call == storage::Call::Sync);
+    assert_eq!(block_on(pool.sync()), Ok(()), "nothing was changed");
 }
 
 /// Small writes to cached records: in place, past the end, and while a reader holds the record.
