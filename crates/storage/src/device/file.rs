@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
-    fallocate, flock, fstat, ftruncate, ioctl_blksszget, openat, seek, statx,
+    fallocate, flock, fstat, fstatfs, ftruncate, ioctl_blksszget, openat, seek, statx,
 };
 use rustix::io::Errno;
 
@@ -56,7 +56,12 @@ pub struct FileDevice {
     backend: Backend,
     file: Arc<OwnedFd>,
     direct: bool,
+    /// The kernel does not tell such a file system that a write has to last.
+    is_on_fuse: bool,
 }
+
+/// What `fstatfs(2)` says of a file on FUSE.
+const FUSE_SUPER_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
 /// Threads of a device without a ring.
 const WORKERS: usize = 16;
@@ -100,7 +105,8 @@ impl FileDevice {
         tracing::info!(device = name, size_bytes, block_bytes, direct, transport = ?backend.kind());
         let info = DeviceInfo { name, size_bytes, block_bytes };
         let (deadline, through) = (options.deadline, OnceLock::new());
-        Ok(FileDevice { info, deadline, backend, through, file, direct })
+        let is_on_fuse = fstatfs(&*file).is_ok_and(|found| found.f_type == FUSE_SUPER_MAGIC);
+        Ok(FileDevice { info, deadline, backend, through, file, direct, is_on_fuse })
     }
 
     /// How calls reach the kernel.
@@ -260,6 +266,10 @@ impl Device for FileDevice {
     fn write_through(&self, offset: u64, buffer: Arc<AlignedBuffer>) -> DeviceTask<'_, ()> {
         Box::pin(async move {
             check(&self.info, "write", offset, buffer.len() as u64)?;
+            if self.is_on_fuse {
+                self.call(Operation::Write(buffer), offset).await?;
+                return self.call(Operation::Flush, 0).await.map(drop);
+            }
             self.call(Operation::WriteThrough(buffer), offset).await.map(drop)
         })
     }
