@@ -77,6 +77,10 @@ pub(super) fn digits(id: [u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(id))
 }
 
+/// `STATX_MNT_ID_UNIQUE` of `statx(2)`, since Linux 6.8: older kernels give the number of a mount
+/// that has ended to another one.
+const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
 /// Names the moment from which on the file system at `origin` has lost nothing: as long as it is
 /// the same, only processes can have died.
 pub(super) fn since(origin: &Path) -> io::Result<String> {
@@ -87,7 +91,7 @@ pub(super) fn since(origin: &Path) -> io::Result<String> {
         rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
         rustix::fs::Mode::empty(),
     )?;
-    let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID | MNT_ID_UNIQUE;
     let stat = statx(directory.as_fd(), c"", AtFlags::EMPTY_PATH, mask)?;
     let (major, minor) = (stat.stx_dev_major, stat.stx_dev_minor);
     Ok(format!("{} {major}:{minor} {}", boot.trim(), stat.stx_mnt_id))
