@@ -71,6 +71,15 @@ pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()>
 
 /// Prints what the intent log of a pool does, second by second.
 pub(crate) fn zil(paths: &Paths, arguments: &IntervalArguments) -> Result<()> {
+    let (_, _, text) = words(&arguments.words)?;
+    let writes = target(paths, text.as_deref())?.client()?.status()?.writes;
+    match writes.log {
+        None if writes.has_lost_log => {
+            eprintln!("warmfront: the log device failed: fsync waits for the origin");
+        }
+        None => eprintln!("warmfront: the pool has no log device: fsync waits for the origin"),
+        Some(_) => {}
+    }
     arcstat(paths, &of_pool(arguments, ZIL))
 }
 
