@@ -5,6 +5,7 @@
 //! and is skipped, except in continuous integration (`CI` is set), where it fails.
 
 mod dialogue;
+mod faulty_disk;
 mod group;
 mod mapping;
 mod mount;
@@ -14,6 +15,7 @@ mod tree;
 mod warmfront;
 
 pub use dialogue::Dialogue;
+pub use faulty_disk::FaultyDisk;
 pub use group::Group;
 pub use mapping::Mapping;
 pub use mount::{Mount, MountBuilder, SmallDisk, is_mounted};
@@ -26,6 +28,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use mount::detach;
 
 /// The top directory of the source tree.
 pub fn source_tree() -> PathBuf {

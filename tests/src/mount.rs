@@ -287,7 +287,7 @@ pub fn is_mounted(path: &Path) -> bool {
 }
 
 /// Detaches whatever is mounted at `path`, in use or not.
-fn detach(path: &Path) {
+pub(crate) fn detach(path: &Path) {
     let lazy: io::Result<()> =
         rustix::mount::unmount(path, rustix::mount::UnmountFlags::DETACH).map_err(Into::into);
     if lazy.is_err() {

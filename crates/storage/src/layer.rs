@@ -353,6 +353,10 @@ impl<L: Layer + 'static> OriginFile for LayeredFile<L> {
         plain(&*self.layer, call, self.inner.allocate(allocation))
     }
 
+    fn may_reach(&self, bytes: u64) -> bool {
+        self.inner.may_reach(bytes)
+    }
+
     fn seek(&self, from: SeekFrom) -> Task<'_, u64> {
         let (SeekFrom::Data(offset) | SeekFrom::Hole(offset)) = from;
         let call = Call::Seek { object: self.object, offset };

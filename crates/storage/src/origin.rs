@@ -341,6 +341,12 @@ pub trait OriginFile: Send + Sync {
     /// Reserves, releases or moves space: `fallocate(2)`.
     fn allocate(&self, allocation: Allocation) -> Task<'_, ()>;
 
+    /// Whether the file may become as long as so many bytes, as far as can be told without trying.
+    fn may_reach(&self, bytes: u64) -> bool {
+        let _ = bytes;
+        true
+    }
+
     /// Finds data or a hole. Fails with `ENXIO` past the end.
     fn seek(&self, from: SeekFrom) -> Task<'_, u64>;
 

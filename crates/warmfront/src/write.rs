@@ -20,6 +20,8 @@ const KEEP_SIZE: u32 = 0x01;
 const MOVES_RANGE: u32 = 0x08 | 0x20;
 /// `fallocate(2)`: what lies in the range becomes zeros.
 const DROPS_RANGE: u32 = 0x02 | 0x10;
+/// The length that a file may have on any origin, bytes.
+const ANYWHERE_BYTES: u64 = i32::MAX as u64;
 /// The largest file that the kernel can speak of, bytes.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
@@ -63,6 +65,10 @@ impl OpenFile {
         }
         pool.drop_capability(object).await?;
         let file = self.shared_origin_file().await?;
+        if end > ANYWHERE_BYTES && end > self.attributes().size && !file.may_reach(end) {
+            // What the origin can never take must not be dirty.
+            return Err(OriginError::too_large("write").into());
+        }
         let touched = self.touched(offset, end);
         pool.kill_contents(object, &self.layout(), touched).await?;
         let (mut at, mut rest) = (offset, data);

@@ -300,6 +300,12 @@ impl OriginFile for DirectoryFile {
         })
     }
 
+    fn may_reach(&self, bytes: u64) -> bool {
+        // The kernel lets nobody stand behind the longest file that the file system can have.
+        let _position = self.position.lock();
+        rustix::fs::seek(&self.descriptor, SystemSeek::Start(bytes)) != Err(Errno::INVAL)
+    }
+
     fn seek(&self, from: SeekFrom) -> Task<'_, u64> {
         now(move || {
             let from = match from {

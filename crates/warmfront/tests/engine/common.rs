@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::executor::block_on;
 use storage::{
     Caller, Clock, Faults, FaultyOrigin, MemoryOrigin, Node, ObjectId, OpenMode, Origin, ThreadPool,
+    Timestamp,
 };
 use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
 
@@ -15,9 +16,16 @@ use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
 #[derive(Debug, Default)]
 pub struct TestClock {
     nanoseconds: AtomicU64,
+    /// Seconds by which the time of day is ahead.
+    ahead: AtomicI64,
 }
 
 impl TestClock {
+    /// Sets the clock on the wall, which nobody measures time with.
+    pub fn set_ahead(&self, seconds: i64) {
+        self.ahead.store(seconds, Ordering::SeqCst);
+    }
+
     pub fn advance(&self, duration: Duration) {
         self.nanoseconds.fetch_add(duration.as_nanos() as u64, Ordering::SeqCst);
     }
@@ -31,6 +39,11 @@ impl Clock for TestClock {
     fn sleep(&self, duration: Duration) -> storage::Wait<'_> {
         self.advance(duration);
         Box::pin(async {})
+    }
+
+    fn time_of_day(&self) -> Timestamp {
+        let seconds = self.now().as_secs() as i64 + self.ahead.load(Ordering::SeqCst);
+        Timestamp { seconds, nanoseconds: self.now().subsec_nanos() }
     }
 }
 

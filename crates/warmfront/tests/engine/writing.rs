@@ -203,6 +203,31 @@ fn writes_of_a_read_only_pool_are_refused() {
     assert_eq!(block_on(pool.sync()), Ok(()), "nothing was changed");
 }
 
+/// The clock on the wall is set, far back and far ahead, between writes and while they are dirty.
+#[test]
+fn clock_changes_harm_nobody() {
+    let bench = Bench::new(&["recordsize=4K"], CEILING);
+    let file = bench.create("file");
+    let mut expected = Vec::new();
+    for (number, ahead) in [(1, 0), (2, -900), (3, 1 << 33), (4, -1 << 33), (5, 0)] {
+        bench.clock.set_ahead(ahead);
+        let data = pattern(10_000, number);
+        put(&mut expected, number as usize * 5000, &data);
+        block_on(file.write(number * 5000, &data)).expect("memory takes it");
+        let known = block_on(bench.pool.attributes(file.object(), None)).expect("it is there");
+        assert_eq!(known.attributes.modified, bench.clock.time_of_day());
+        bench.clock.set_ahead(-ahead);
+        let again = block_on(bench.pool.open_file(file.object(), READ)).expect("it opens");
+        assert_eq!(read(&again, 0, expected.len()), expected);
+        block_on(file.sync(false)).expect("memory is durable");
+        assert_eq!(at_origin(&bench, "file"), expected);
+        let seen = block_on(bench.pool.attributes(file.object(), None)).expect("it is there");
+        assert_eq!(seen.attributes.modified, known.attributes.modified, "it is told to the origin");
+        assert_eq!(read(&again, 0, expected.len()), expected);
+        bench.pool.validate_write_back();
+    }
+}
+
 /// Small writes to cached records: in place, past the end, and while a reader holds the record.
 #[test]
 fn small_writes_change_cached_records_in_place() {
