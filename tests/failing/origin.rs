@@ -176,7 +176,8 @@ fn the_origin_comes_and_goes_under_commits() {
         let _calm = Calm(&disk);
         for _ in 0..2 {
             journals.go_on();
-            disk.faults().unreachable(true);
+            // As one says whose server is gone.
+            disk.faults().fail_next_of(u64::MAX, Errno::NOTCONN, |_| true);
             mount.warmfront().program(["sync"]).arg(mount.path()).run();
             assert!(mount.status()["writes"]["failing"].is_string());
             journals.go_on();
@@ -197,7 +198,7 @@ fn the_origin_comes_and_goes_under_commits() {
     journals.during(&mount.path().to_owned(), || {
         let _calm = Calm(&disk);
         journals.go_on();
-        disk.faults().unreachable(true);
+        disk.faults().fail_next_of(u64::MAX, Errno::NOTCONN, |_| true);
         journals.go_on();
         mount.kill();
     });

@@ -139,12 +139,12 @@ impl Client {
     /// # Errors
     /// [`ControlError::Undone`] when the origin does not take it; and as [`call`](Client::call).
     pub fn sync(&self, progress: &mut dyn FnMut(&Undone)) -> Result<(), ControlError> {
-        let mut failing_since = None;
+        let (mut failing_since, mut txg) = (None, None);
         loop {
             let Response::Undone(undone) = self.call(Request::Drain)? else {
                 return Err(self.wrong_answer());
             };
-            if undone.is_done() {
+            if undone.is_done(*txg.get_or_insert(undone.open_txg)) {
                 break;
             }
             progress(&undone);

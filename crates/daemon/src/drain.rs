@@ -30,6 +30,8 @@ pub(crate) fn undone(pool: &Arc<Pool>) -> Undone {
         dirty_files: now.dirty_files,
         paths: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         failing: now.failing,
+        open_txg: now.open_txg,
+        committed_txg: now.committed_txg,
     }
 }
 

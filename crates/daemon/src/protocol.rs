@@ -206,12 +206,16 @@ pub struct Undone {
     pub paths: Vec<String>,
     /// Why it does not take them, if it does not.
     pub failing: Option<String>,
+    /// The transaction group that takes changes now.
+    pub open_txg: u64,
+    /// It has all of the groups up to this one, but for files that it refuses.
+    pub committed_txg: u64,
 }
 
 impl Undone {
-    /// Whether there is nothing.
-    pub fn is_done(&self) -> bool {
-        self.dirty_files == 0
+    /// Whether there is nothing of the groups up to `txg`. Others may go on writing meanwhile.
+    pub fn is_done(&self, txg: u64) -> bool {
+        self.dirty_files == 0 || (self.committed_txg >= txg && self.failing.is_none())
     }
 }
 

@@ -47,6 +47,11 @@ impl EngineError {
         matches!(self, EngineError::Origin(error) if error.is_not_found())
     }
 
+    /// Whether the origin could not be asked at all, so that nothing can have changed there.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, EngineError::Origin(error) if error.is_unreachable())
+    }
+
     /// Whether the object under a name turned out to be another one.
     pub fn is_stale(&self) -> bool {
         matches!(self, EngineError::Origin(OriginError::Stale { .. }))

@@ -80,6 +80,10 @@ pub struct WriteBackStatistics {
     pub dirty_files: u64,
     /// The last transaction groups, the open one last.
     pub txgs: Vec<Txg>,
+    /// The group that is open.
+    pub open_txg: u64,
+    /// Groups up to this one have been committed.
+    pub committed_txg: u64,
     /// What the pool's clock says.
     pub now: Duration,
     /// Why the last commit failed, while none has succeeded since.
@@ -93,6 +97,8 @@ impl Pool {
             throttle: self.write_back.budget.statistics(),
             dirty_files: self.write_back.files.lock().len() as u64,
             txgs: self.write_back.txgs.history(self.now()),
+            open_txg: self.write_back.txgs.open(),
+            committed_txg: self.write_back.txgs.committed(),
             now: self.now(),
             failing: self.write_back.failing.lock().as_ref().map(ToString::to_string),
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use storage::{
-    Caller, Clock, Faults, FaultyOrigin, MemoryOrigin, Node, ObjectId, OpenMode, Origin, ThreadPool,
-    Timestamp,
+    Caller, Clock, Faults, FaultyOrigin, MemoryOrigin, Node, ObjectId, OpenMode, Origin,
+    ThreadPool, Timestamp,
 };
 use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
 

@@ -203,6 +203,24 @@ fn writes_of_a_read_only_pool_are_refused() {
     assert_eq!(block_on(pool.sync()), Ok(()), "nothing was changed");
 }
 
+/// What is written to an open file waits for an origin that is out of reach, also when nothing was
+/// dirty before.
+#[test]
+fn writes_wait_for_an_origin_out_of_reach() {
+    let bench = Bench::new(&["coherence=open"], CEILING);
+    let file = bench.create("file");
+    block_on(file.write(0, b"before")).expect("memory takes it");
+    block_on(file.sync(false)).expect("memory is durable");
+    assert!(!bench.pool.is_dirty());
+    bench.faults.unreachable(true);
+    block_on(file.write(0, b"during")).expect("it waits");
+    block_on(file.sync(false)).expect_err("the origin does not have it");
+    bench.faults.unreachable(false);
+    assert_eq!(read(&file, 0, 6), b"during");
+    block_on(file.sync(false)).expect("memory is durable");
+    assert_eq!(at_origin(&bench, "file"), b"during");
+}
+
 /// The clock on the wall is set, far back and far ahead, between writes and while they are dirty.
 #[test]
 fn clock_changes_harm_nobody() {
