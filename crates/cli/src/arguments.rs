@@ -428,6 +428,8 @@ pub(crate) enum LogCommand {
 pub(crate) enum LabCommand {
     /// Replay a trace through policies at several sizes
     Policies(PoliciesArguments),
+    /// Find the cheapest RAM, flash and disks for a recorded load
+    Size(SizeArguments),
     /// Show the experiments
     List,
     /// Repeat on models what the sources report
@@ -490,6 +492,66 @@ pub(crate) struct PoliciesArguments {
     /// Recorded loads; where the format cannot be recognised and differs, as FORMAT:PATH
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<String>,
+}
+
+/// Find the cheapest RAM, flash and disks for a recorded load.
+///
+/// Tries every size of RAM with every size of flash, number of disks, policy and record size. What
+/// is found where comes from replaying the trace, or a sample of it; how long devices take comes
+/// from their models, as for reads at random places. Reads and writes of a trace count alike.
+#[derive(Debug, Args)]
+pub(crate) struct SizeArguments {
+    /// As for `warmfront lab policies`
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+    /// Sizes of RAM, separated by commas: shares of the data (5%), bytes (512M) or blocks (1000b)
+    #[arg(long, value_name = "SIZES", default_value = "1%,2%,5%,10%,20%,50%,100%")]
+    pub(crate) ram: String,
+    /// Sizes of flash, in the same way; none is without
+    #[arg(long, value_name = "SIZES", default_value = "none,10%,20%,50%,100%,150%")]
+    pub(crate) flash: String,
+    /// Models of flash, separated by commas
+    #[arg(long, value_name = "NAMES", default_value = "nvme")]
+    pub(crate) flash_devices: String,
+    /// The model of the disks
+    #[arg(long, value_name = "NAME", default_value = "nearline-7200")]
+    pub(crate) disk: String,
+    /// Numbers of disks, separated by commas
+    #[arg(long, value_name = "NUMBERS", default_value = "1")]
+    pub(crate) disks: String,
+    /// Policies of RAM: lru, arc or auto
+    #[arg(long, value_name = "POLICIES", default_value = "auto")]
+    pub(crate) policies: String,
+    /// Record sizes, separated by commas; the blocks of the trace, but at least 4K, without
+    #[arg(long, value_name = "SIZES")]
+    pub(crate) records: Option<String>,
+    /// Requests a second; without it one comes after the other
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) rate: Option<String>,
+    /// Find the cheapest that responds within so much on average, such as 2ms
+    #[arg(long, value_name = "TIME")]
+    pub(crate) response: Option<String>,
+    /// Find the quickest, or the cheapest that responds in time, for so much money at most
+    #[arg(long, value_name = "MONEY")]
+    pub(crate) budget: Option<String>,
+    /// Simulate this share of the data; without it, as much as takes seconds
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) sample: Option<String>,
+    /// TOML with prices, instead of those that come with the lab
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
+    /// Show all that was tried, not only what is worth its price
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// JSON, with all that was tried: for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw responses over prices into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// A recorded load; where the format cannot be recognised, as FORMAT:PATH
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: String,
 }
 
 #[derive(Debug, Args)]

@@ -140,3 +140,42 @@ fn experiments_are_listed_and_repeat_to_the_byte() {
     let message = String::from_utf8_lossy(&unknown.stderr);
     assert!(message.contains("\"tape\"") && message.contains("l2arc-lanes"), "{message}");
 }
+
+#[test]
+fn sizes_are_found_for_people_and_programs() {
+    let directory = with_loop();
+    let run = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_warmfront"))
+            .args(["lab", "size"])
+            .args(arguments)
+            .current_dir(directory.path())
+            .output()
+            .expect("the command runs")
+    };
+    let arguments = ["loop.trace", "--ram", "20%,150%", "--flash", "none,200%", "--policies"];
+    let people = run(&[&arguments[..], &["lru", "--response", "5ms", "--plot", "x.svg"]].concat());
+    assert!(people.status.success(), "{people:?}");
+    let text = String::from_utf8(people.stdout).expect("it is text");
+    assert!(text.contains("10.0 % of the requests are the first"), "{text}");
+    assert!(text.contains("* the cheapest that responds in time"), "{text}");
+    let picture = fs::read_to_string(directory.path().join("x.svg")).expect("there is a plot");
+    assert!(picture.starts_with("<svg") && picture.contains("worth their price"), "{picture}");
+    let programs = run(&[&arguments[..], &["lru,arc", "--json"]].concat());
+    let found: serde_json::Value = serde_json::from_slice(&programs.stdout).expect("it is JSON");
+    assert_eq!(found["choices"].as_array().map(Vec::len), Some(8));
+    assert_eq!(found["currency"], "USD");
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["--response", "fast"], 2, "is not a time"),
+        (&["--budget=-5"], 2, "above zero"),
+        (&["--disk", "tape"], 1, "nearline-7200"),
+        (&["--prices", "none.toml"], 1, "cannot read the prices none.toml"),
+        (&["--records", "5000"], 1, "blocks of 4096"),
+        (&["--disks", "0"], 2, "number of disks"),
+    ];
+    for (more, status, part) in cases {
+        let output = run(&[&["loop.trace"], more].concat());
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{more:?}: {message}");
+        assert!(message.contains(part), "no {part:?} in {message:?}");
+    }
+}

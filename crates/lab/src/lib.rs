@@ -28,6 +28,7 @@ pub mod plot;
 pub mod policy;
 mod replay;
 pub mod report;
+pub mod sizing;
 mod stack_distances;
 mod standing;
 mod trace;

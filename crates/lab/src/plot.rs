@@ -4,6 +4,7 @@ use plotters::prelude::*;
 
 use crate::policy::PolicyName;
 use crate::replay::Row;
+use crate::sizing::{Choice, Sizing};
 use crate::standing::standings;
 
 /// Width and height of the picture, in its own units.
@@ -140,6 +141,70 @@ fn draw_standings(rows: &[Row], backend: SVGBackend) -> Result<(), Box<dyn std::
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+/// Responses over prices: all choices, those that are worth their price joined by a line.
+///
+/// # Errors
+/// When no choice responds, or the picture cannot be drawn.
+pub fn sizing_svg(sizing: &Sizing) -> Result<String, PlotError> {
+    let mut text = String::new();
+    let backend = SVGBackend::with_string(&mut text, PICTURE);
+    draw_sizing(sizing, backend).map_err(|error| PlotError::new(&*error))?;
+    Ok(text)
+}
+
+fn draw_sizing(sizing: &Sizing, backend: SVGBackend) -> Result<(), Box<dyn std::error::Error>> {
+    let point = |choice: &Choice| Some((choice.price, choice.response_ms?));
+    let points: Vec<(f64, f64)> = sizing.choices.iter().filter_map(point).collect();
+    let bounds = |value: &dyn Fn(&(f64, f64)) -> f64| {
+        let values = || points.iter().map(value);
+        let (least, greatest) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+        Some(least * 0.95..greatest * 1.05)
+    };
+    let prices = bounds(&|point| point.0).ok_or("no choice keeps up with the load")?;
+    let responses = bounds(&|point| point.1).ok_or("no choice keeps up with the load")?;
+    let area = backend.into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(format!("{}: response by price", sizing.trace), ("sans-serif", 22))
+        .margin(14)
+        .x_label_area_size(48)
+        .y_label_area_size(64)
+        .build_cartesian_2d(prices.log_scale(), responses.log_scale())?;
+    chart
+        .configure_mesh()
+        .x_desc(format!("price, {}", sizing.currency))
+        .y_desc("mean response, ms")
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    let kinds = [("RAM only", COLOURS[1]), ("RAM and flash", COLOURS[2])];
+    for (flash, (label, colour)) in [false, true].into_iter().zip(kinds) {
+        let of_kind = sizing.choices.iter().filter(|choice| (choice.flash_bytes > 0) == flash);
+        let dots: Vec<_> = of_kind
+            .filter_map(point)
+            .map(|point| Circle::new(point, 3, colour.mix(0.7).filled()))
+            .collect();
+        if !dots.is_empty() {
+            chart
+                .draw_series(dots)?
+                .label(label)
+                .legend(move |(x, y)| Circle::new((x + 11, y), 4, colour.filled()));
+        }
+    }
+    let line = sizing.worthwhile().into_iter().filter_map(point);
+    chart
+        .draw_series(LineSeries::new(line, BLACK.stroke_width(2)))?
+        .label("worth their price")
+        .legend(|(x, y)| PathElement::new([(x, y), (x + 22, y)], BLACK.stroke_width(2)));
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
         .background_style(WHITE.mix(0.85))
         .border_style(BLACK.mix(0.3))
         .draw()?;

@@ -60,5 +60,11 @@ pub trait Policy {
     }
 }
 
+/// A policy that tells what it evicts, so that a level below it can be fed.
+pub trait Evicting {
+    /// As [`Policy::access`]; what goes for it is added to `evicted`.
+    fn access_telling(&mut self, id: u32, evicted: &mut Vec<u32>) -> bool;
+}
+
 #[cfg(test)]
 mod tests;

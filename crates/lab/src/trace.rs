@@ -38,6 +38,8 @@ use crate::policy::NEVER;
 pub struct Trace {
     name: String,
     ids: Vec<u32>,
+    /// What the file calls each object.
+    keys: Arc<[u64]>,
     sizes: Sizes,
     distinct: u32,
     next_accesses: OnceLock<Arc<[u32]>>,
@@ -153,8 +155,25 @@ impl Trace {
         };
         let distinct = objects.len() as u32;
         let name = self.name.clone();
-        let sample = Trace { name, ids, sizes, distinct, next_accesses: OnceLock::new() };
+        let keys = objects.iter().map(|&id| self.keys[id as usize]).collect();
+        let sample = Trace { name, ids, keys, sizes, distinct, next_accesses: OnceLock::new() };
         (distinct > 0).then_some((sample, objects))
+    }
+
+    /// The same requests with neighbouring blocks taken together to records of so many bytes.
+    /// `None` where objects are no blocks, or a record is not whole blocks.
+    pub fn in_records(&self, record_bytes: u32) -> Option<Trace> {
+        let block_bytes = self.block_bytes()?;
+        if record_bytes == 0 || !record_bytes.is_multiple_of(block_bytes) {
+            return None;
+        }
+        let blocks = u64::from(record_bytes / block_bytes);
+        let mut builder = Builder::default();
+        for &id in &self.ids {
+            let pushed = builder.push(self.keys[id as usize] / blocks, record_bytes);
+            assert!(pushed.is_ok(), "there are no more records than blocks");
+        }
+        builder.finish(self.name.clone())
     }
 
     /// The file's name up to its first dot.

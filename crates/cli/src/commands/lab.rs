@@ -1,6 +1,7 @@
 mod experiment;
 mod report;
 mod size;
+mod sizing;
 
 use std::fs;
 use std::io::IsTerminal;
@@ -17,6 +18,7 @@ use crate::format::{json, print};
 pub(crate) fn run(command: LabCommand) -> Result<()> {
     match command {
         LabCommand::Policies(arguments) => policies(&arguments),
+        LabCommand::Size(arguments) => sizing::run(&arguments),
         LabCommand::List => experiment::list(),
         LabCommand::Run(arguments) => experiment::run(&arguments),
     }
@@ -47,16 +49,18 @@ fn policies(arguments: &PoliciesArguments) -> Result<()> {
     }
 
     if let Some(file) = &arguments.plot {
-        let picture = lab::plot::svg(&rows).map_err(Failure::new)?;
-        fs::write(file, picture).map_err(|error| {
-            Failure::new(format!("cannot write the plot {}: {error}", file.display()))
-        })?;
+        write_plot(file, &lab::plot::svg(&rows).map_err(Failure::new)?)?;
     }
     print(&match arguments.json {
         true => json(&rows),
         false => text,
     });
     Ok(())
+}
+
+fn write_plot(file: &Path, picture: &str) -> Result<()> {
+    fs::write(file, picture)
+        .map_err(|error| Failure::new(format!("cannot write the plot {}: {error}", file.display())))
 }
 
 /// A trace's own format, if one stands before its path, and the path.

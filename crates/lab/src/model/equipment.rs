@@ -95,6 +95,14 @@ impl Equipment {
         SHIPPED.iter().map(|(name, _)| *name).collect()
     }
 
+    /// The bytes that a cache device of this kind offers; zero where that is not told.
+    pub fn capacity_bytes(&self) -> u64 {
+        match self {
+            Equipment::SolidState(parameters) => parameters.capacity_bytes.get(),
+            _ => 0,
+        }
+    }
+
     /// A device with its queue; disks have an elevator. What is drawn is drawn from `seed`.
     ///
     /// # Errors

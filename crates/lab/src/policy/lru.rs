@@ -1,6 +1,6 @@
-use super::Policy;
 use super::objects::Objects;
 use super::queues::Queues;
+use super::{Evicting, Policy};
 
 const ALL: usize = 0;
 
@@ -19,11 +19,9 @@ impl Lru {
     pub fn new(capacity: u64, objects: &Objects) -> Lru {
         Lru { capacity, queues: Queues::new(objects) }
     }
-}
 
-impl Policy for Lru {
     #[inline]
-    fn access(&mut self, id: u32) -> bool {
+    fn make(&mut self, id: u32, mut gone: impl FnMut(u32)) -> bool {
         let hit = self.queues.is_on(ALL, id);
         if !hit {
             let weight = self.queues.objects().weight(id);
@@ -31,11 +29,24 @@ impl Policy for Lru {
                 return false;
             }
             while self.queues.weight(ALL) + weight > self.capacity {
-                self.queues.pop(ALL);
+                self.queues.pop(ALL).into_iter().for_each(&mut gone);
             }
         }
         self.queues.push(ALL, id);
         hit
+    }
+}
+
+impl Evicting for Lru {
+    fn access_telling(&mut self, id: u32, evicted: &mut Vec<u32>) -> bool {
+        self.make(id, |id| evicted.push(id))
+    }
+}
+
+impl Policy for Lru {
+    #[inline]
+    fn access(&mut self, id: u32) -> bool {
+        self.make(id, drop)
     }
 
     fn resident_weight(&self) -> u64 {

@@ -3,8 +3,8 @@ use std::time::Duration;
 use arc::{Charge, Class, DenseIndex, HashIndex, Index, Kind, Options, PolicyKind};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Policy;
 use super::objects::Objects;
+use super::{Evicting, Policy};
 
 /// The policy that Warmfront ships, told of each request as the engine tells it.
 ///
@@ -77,11 +77,11 @@ impl<I: Numbered> Shipped<I> {
         let policy = arc::Policy::with_index(&options, index);
         Shipped { policy, objects: objects.clone(), gone: Vec::new() }
     }
-}
 
-impl<I: Numbered> Policy for Shipped<I> {
+    /// A request; what it evicts is in `gone`.
     #[inline]
-    fn access(&mut self, id: u32) -> bool {
+    fn make(&mut self, id: u32) -> bool {
+        self.gone.clear();
         let hash = I::hash(id);
         if self.policy.get(hash, &id, Duration::ZERO).is_some() {
             return true;
@@ -90,8 +90,22 @@ impl<I: Numbered> Policy for Shipped<I> {
         let charge = Charge { bytes, class: Class::Data, kind: Kind::Demand, tenant: 0 };
         // A refusal is a miss as any other.
         let _ = self.policy.insert(hash, id, (), charge, Duration::ZERO, &mut self.gone);
-        self.gone.clear();
         false
+    }
+}
+
+impl<I: Numbered> Evicting for Shipped<I> {
+    fn access_telling(&mut self, id: u32, evicted: &mut Vec<u32>) -> bool {
+        let hit = self.make(id);
+        evicted.extend(self.gone.drain(..).map(|(id, ())| id));
+        hit
+    }
+}
+
+impl<I: Numbered> Policy for Shipped<I> {
+    #[inline]
+    fn access(&mut self, id: u32) -> bool {
+        self.make(id)
     }
 
     fn resident_weight(&self) -> u64 {

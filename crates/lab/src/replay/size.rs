@@ -25,6 +25,11 @@ pub(super) struct Capacity {
 }
 
 impl Size {
+    /// The bytes that it comes to for the objects of a trace.
+    pub(crate) fn bytes(self, trace: &Trace) -> u64 {
+        self.resolve(trace, Form::Plain).bytes
+    }
+
     /// What it comes to, rounded down to whole blocks unless everything is charged, but at least
     /// one block or byte.
     pub(super) fn resolve(self, trace: &Trace, form: Form) -> Capacity {

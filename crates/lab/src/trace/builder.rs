@@ -9,7 +9,7 @@ use super::{Sizes, Trace};
 /// Fewer while fuzzing, where a line may ask for as many again and again.
 pub const REQUESTS_MAX: usize = if cfg!(fuzzing) { 1 << 16 } else { 1 << 28 };
 
-/// Most objects of a trace: with what finds their numbers while it is read, about 2 GiB.
+/// Most objects of a trace: with what finds their numbers while it is read, about 2.5 GiB.
 pub const OBJECTS_MAX: usize = 1 << 26;
 
 /// [`REQUESTS_MAX`] or [`OBJECTS_MAX`] is reached.
@@ -22,6 +22,8 @@ pub(super) struct Builder {
     numbers: HashMap<u64, u32>,
     ids: Vec<u32>,
     sizes: Vec<u32>,
+    /// What the file calls each object.
+    keys: Vec<u64>,
 }
 
 impl Builder {
@@ -36,6 +38,7 @@ impl Builder {
             Entry::Vacant(new) => {
                 let id = self.sizes.len() as u32;
                 self.sizes.push(bytes.max(1));
+                self.keys.push(key);
                 *new.insert(id)
             }
         };
@@ -62,6 +65,7 @@ impl Builder {
             true => Sizes::Uniform(first),
             false => Sizes::PerObject(self.sizes.into()),
         };
-        Some(Trace { name, ids: self.ids, sizes, distinct, next_accesses: OnceLock::new() })
+        let keys = self.keys.into();
+        Some(Trace { name, ids: self.ids, keys, sizes, distinct, next_accesses: OnceLock::new() })
     }
 }

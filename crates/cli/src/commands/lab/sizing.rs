@@ -1,0 +1,271 @@
+use std::fmt::Write;
+use std::num::NonZeroU32;
+
+use indicatif::ProgressStyle;
+use lab::model::Positive;
+use lab::sizing::{Choice, Prices, Sizing, SizingPlan, sizing};
+use lab::{Size, Trace};
+use warmfront::{HumanSize, parse_size};
+
+use super::{list, progress_bar, size, split, write_plot};
+use crate::arguments::SizeArguments;
+use crate::failure::{Failure, Result};
+use crate::format::{Form, json, print};
+use crate::table::Table;
+
+/// Smallest record, bytes.
+const RECORD_BYTES_MIN: u32 = 4096;
+/// If even the best of all choices is not quicker than the least one by this factor, no cache is
+/// worth buying.
+const WORTH_BUYING: f64 = 1.1;
+
+/// What is asked for beside the plan.
+struct Wish {
+    response_ms: Option<f64>,
+    budget: Option<f64>,
+}
+
+/// Finds the cheapest.
+pub(super) fn run(arguments: &SizeArguments) -> Result<()> {
+    let format = arguments.format.as_deref().map(str::parse).transpose();
+    let (format, path) = split(&arguments.trace, format.map_err(Failure::usage)?);
+    let mut plan = plan(arguments)?;
+    let wish = Wish {
+        response_ms: arguments.response.as_deref().map(milliseconds).transpose()?,
+        budget: positive("--budget", arguments.budget.as_deref())?.map(Positive::get),
+    };
+    let bar = progress_bar();
+    bar.set_message(format!("reading {}", path.display()));
+    let trace = Trace::read(path, format).map_err(Failure::new)?;
+    if plan.record_bytes.is_empty() {
+        let bytes = trace.block_bytes().filter(|bytes| *bytes < RECORD_BYTES_MIN);
+        plan.record_bytes.push(bytes.map(|_| RECORD_BYTES_MIN));
+    }
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {human_pos} requests, {eta} left") {
+        bar.set_style(style);
+    }
+    let found = sizing(&trace, &plan, &|requests, all| {
+        bar.set_length(all);
+        bar.inc(requests);
+    });
+    bar.finish_and_clear();
+    let found = found.map_err(Failure::new)?;
+    if let Some(file) = &arguments.plot {
+        write_plot(file, &lab::plot::sizing_svg(&found).map_err(Failure::new)?)?;
+    }
+    print(&match arguments.json {
+        true => json(&found),
+        false => people(&found, &plan, &wish, arguments.all),
+    });
+    Ok(())
+}
+
+fn plan(arguments: &SizeArguments) -> Result<SizingPlan> {
+    let mut without_flash = false;
+    let flash = list(&arguments.flash, |word| match word {
+        "none" | "0" => Ok(None),
+        word => size::parse(word).map(Some),
+    })?;
+    let flash: Vec<Size> = flash
+        .into_iter()
+        .filter_map(|size| {
+            without_flash |= size.is_none();
+            size
+        })
+        .collect();
+    let records = arguments.records.as_deref().map(|text| list(text, record_bytes));
+    let disks = |word: &str| {
+        word.parse::<NonZeroU32>()
+            .map_err(|_| Failure::usage(format!("`{word}` is not a number of disks, from 1 on")))
+    };
+    let prices = match &arguments.prices {
+        Some(file) => Prices::read(file),
+        None => Prices::shipped(),
+    };
+    Ok(SizingPlan {
+        policies: list(&arguments.policies, |word| word.parse().map_err(Failure::usage))?,
+        record_bytes: records.transpose()?.unwrap_or_default(),
+        ram: list(&arguments.ram, size::parse)?,
+        flash,
+        flash_devices: list(&arguments.flash_devices, |word| Ok(word.to_owned()))?,
+        without_flash,
+        disk: arguments.disk.clone(),
+        disks: list(&arguments.disks, disks)?,
+        requests_per_s: positive("--rate", arguments.rate.as_deref())?,
+        sample_percent: positive("--sample", arguments.sample.as_deref())?,
+        prices: prices.map_err(Failure::new)?,
+    })
+}
+
+fn record_bytes(word: &str) -> Result<Option<u32>> {
+    let bytes = parse_size(word).ok().and_then(|bytes| u32::try_from(bytes).ok());
+    match bytes.filter(|bytes| *bytes > 0) {
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(Failure::usage(format!("`{word}` is not a size of a record, such as 128K"))),
+    }
+}
+
+fn positive(name: &str, text: Option<&str>) -> Result<Option<Positive>> {
+    let read = |text: &str| {
+        let number = text.trim_end_matches('%').parse::<f64>();
+        number.ok().and_then(|number| Positive::try_from(number).ok()).ok_or_else(|| {
+            Failure::usage(format!("`{text}` is not a number above zero, as {name} needs"))
+        })
+    };
+    text.map(read).transpose()
+}
+
+fn milliseconds(text: &str) -> Result<f64> {
+    let units = [("ms", 1.0), ("us", 1e-3), ("s", 1e3)];
+    let known = units.iter().find_map(|(unit, each)| Some((text.strip_suffix(unit)?, each)));
+    let number = known.and_then(|(number, each)| Some(number.trim().parse::<f64>().ok()? * each));
+    number
+        .filter(|number| *number > 0.0 && number.is_finite())
+        .ok_or_else(|| Failure::usage(format!("`{text}` is not a time; write 2ms, 500us or 1s")))
+}
+
+fn people(found: &Sizing, plan: &SizingPlan, wish: &Wish, all: bool) -> String {
+    let mut text = format!("{}: ", found.trace);
+    let sampled = found.sample_percent < 100.0;
+    match sampled {
+        true => {
+            let _ = writeln!(text, "a sample of {:.2} % of the data", found.sample_percent);
+        }
+        false => text.push_str("all requests\n"),
+    }
+    for (bytes, percent) in &found.first_percent {
+        let records = match bytes {
+            0 => "its object".to_string(),
+            bytes => format!("its record of {}", HumanSize(u64::from(*bytes))),
+        };
+        let _ = writeln!(
+            text,
+            "{percent:.1} % of the requests are the first for {records}: no cache helps these"
+        );
+    }
+    text.push('\n');
+    let best = found.cheapest(wish.response_ms, wish.budget);
+    let shown = if all { found.choices.iter().collect() } else { found.worthwhile() };
+    text.push_str(&table(&shown, best, plan, &found.currency, sampled));
+    if !all {
+        let (shown, all) = (shown.len(), found.choices.len());
+        let _ = writeln!(text, "\n{shown} of {all} choices respond sooner than all cheaper ones.");
+    }
+    text.push_str(&advice(found, best, wish));
+    text
+}
+
+fn table(
+    shown: &[&Choice],
+    best: Option<&Choice>,
+    plan: &SizingPlan,
+    currency: &str,
+    sampled: bool,
+) -> String {
+    let price = format!(">{currency}");
+    let mut headings = vec!["", &price, ">RAM", ">INDEX", ">FLASH", "DEVICE", ">DISKS"];
+    let several_policies = plan.policies.len() > 1;
+    let several_records = plan.record_bytes.len() > 1;
+    if several_policies {
+        headings.push("POLICY");
+    }
+    if several_records {
+        headings.push(">RECORD");
+    }
+    headings.extend([">IN RAM", ">ON FLASH"]);
+    if sampled {
+        headings.push(">+-");
+    }
+    headings.extend([">MEAN", ">P99", ">MAX REQ/S", ">FLASH LASTS"]);
+    let mut table = Table::new(&headings);
+    let size = |bytes: u64| match bytes {
+        0 => "-".to_string(),
+        bytes => HumanSize(bytes).to_string(),
+    };
+    let time = |ms: Option<f64>| ms.map_or("-".to_string(), |ms| crate::format::seconds(ms / 1e3));
+    for &choice in shown {
+        let mut row = vec![
+            if best == Some(choice) { "*" } else { "" }.to_string(),
+            format!("{:.2}", choice.price),
+            size(choice.ram_bytes),
+            size(choice.index_bytes),
+            size(choice.flash_bytes),
+            choice.flash_device.clone().unwrap_or("-".to_string()),
+            choice.disks.to_string(),
+        ];
+        if several_policies {
+            row.push(choice.policy.to_string());
+        }
+        if several_records {
+            row.push(size(choice.record_bytes.map_or(0, u64::from)));
+        }
+        row.push(format!("{:.1} %", choice.ram_hit_percent));
+        row.push(format!("{:.1} %", choice.flash_hit_percent));
+        if sampled {
+            row.push(choice.error_points.map_or("-".to_string(), |points| format!("{points:.1}")));
+        }
+        row.push(time(choice.response_ms));
+        row.push(time(choice.response_99_ms));
+        row.push(format!("{:.0}", choice.requests_per_s_max));
+        let years = |years| match years {
+            years if years > 100.0 => "> 100 years".to_string(),
+            years => format!("{years:.1} years"),
+        };
+        row.push(choice.flash_life_years.map_or("-".to_string(), years));
+        table.row(row);
+    }
+    table.render(Form { script: false, exact: false, json: false })
+}
+
+fn advice(found: &Sizing, best: Option<&Choice>, wish: &Wish) -> String {
+    let least = found.choices.iter().find(|choice| choice.response_ms.is_some());
+    let Some(least) = least else {
+        return "No choice keeps up with this load: add disks, flash or RAM.\n".to_string();
+    };
+    let Some(best) = best else {
+        let quickest = found.worthwhile().last().and_then(|choice| choice.response_ms);
+        let quickest = quickest.map_or(String::new(), |ms| {
+            format!("; the quickest of all takes {}", crate::format::seconds(ms / 1e3))
+        });
+        return format!("No choice fulfils the wish{quickest}.\n");
+    };
+    let why = match (wish.response_ms, wish.budget) {
+        (Some(_), _) => "the cheapest that responds in time",
+        (None, Some(_)) => "the quickest for the money",
+        (None, None) => "the quickest of all; name a --response or a --budget",
+    };
+    let mut text = format!("* {why}");
+    if least.response_ms > best.response_ms {
+        let factor = least.response_ms.unwrap_or(0.0) / best.response_ms.unwrap_or(f64::INFINITY);
+        let (more, currency) = (best.price - least.price, &found.currency);
+        let _ = write!(
+            text,
+            ": {factor:.1} times as quick as the cheapest of all, for {more:.2} {currency} more"
+        );
+    }
+    text.push_str(".\n");
+    let quickest = found.worthwhile().last().and_then(|choice| choice.response_ms);
+    if least.response_ms.zip(quickest).is_some_and(|(least, best)| least < best * WORTH_BUYING) {
+        text.push_str(
+            "Do not buy a cache for this load: even the largest brings next to nothing.\n",
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_numbers() {
+        let time = |text| milliseconds(text).expect("it is a time");
+        assert_eq!((time("2ms"), time("500us"), time("1.5 s")), (2.0, 0.5, 1500.0));
+        for text in ["", "2", "-1ms", "0ms", "infs", "ms"] {
+            assert!(milliseconds(text).is_err(), "{text}");
+        }
+        assert!(positive("--rate", Some("-3")).is_err() && positive("--rate", Some("x")).is_err());
+        assert_eq!(record_bytes("16K").expect("a size"), Some(16_384));
+        assert!(record_bytes("0").is_err());
+    }
+}
