@@ -4,6 +4,7 @@
 //! round are taken before the median over the rounds. Time is that of the processor, so that the
 //! machine's other work counts as little as can be.
 
+mod engine;
 mod rival;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use clap::Parser;
 use lab::{Form, MiniSim, PolicyName, Replay, Size, StackDistances, Trace, replay};
 use rustix::time::{ClockId, clock_gettime};
 
+use engine::Engine;
 use rival::LibCacheSim;
 
 /// Compares the lab's replay with libCacheSim's.
@@ -88,6 +90,20 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         }
     }
     report(&trace, size, &policies, &rates);
+    engine(arguments.rounds)
+}
+
+/// How many requests the whole engine simulates.
+fn engine(rounds: usize) -> Result<(), String> {
+    println!("\nthe engine on a modelled server, random reads of 4 KiB by 192 threads\n");
+    println!("| files | hits in RAM | figure |");
+    println!("|---|--:|--:|");
+    for (what, share_percent) in [("fit into RAM", 25), ("fit RAM and flash", 90)] {
+        let engine = Engine::prepare(share_percent)?;
+        engine.rate();
+        let (rates, hits): (Vec<f64>, Vec<f64>) = (0..rounds).map(|_| engine.rate()).unzip();
+        println!("| {what} | {} % | {} k requests/s |", spread(&hits), spread(&rates));
+    }
     Ok(())
 }
 

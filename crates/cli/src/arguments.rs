@@ -113,6 +113,8 @@ pub(crate) enum Command {
         #[arg(required = true)]
         paths: Vec<PathBuf>,
     },
+    /// Write down what a pool is asked for, as a trace for the lab
+    Record(RecordArguments),
     /// Hits and misses of a pool or of one dataset, second by second
     Arcstat(ArcstatArguments),
     /// The last transaction groups, in which writes come to the origin
@@ -397,6 +399,29 @@ pub(crate) struct IntervalArguments {
     pub(crate) words: Vec<OsString>,
 }
 
+/// Write down what a pool is asked for, as a trace for the lab.
+///
+/// Times, places and lengths of reads and writes are recorded, and for each file a number that means
+/// nothing outside of the recording: neither names nor contents. What the kernel answers from its
+/// page cache does not come here. Ctrl-C ends it.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArguments {
+    /// Record this share of all contents; sizes in the lab are then to be divided accordingly
+    #[arg(long, value_name = "PERCENT", default_value = "100")]
+    pub(crate) sample: String,
+    /// End after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) seconds: Option<u64>,
+    /// End when the file is so large
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub(crate) size: String,
+    /// The file to write; it must not exist
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Which pool
+    pub(crate) target: Option<OsString>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
     /// Show what it holds that the origin may not have: a line for each record
@@ -429,7 +454,7 @@ pub(crate) enum LabCommand {
     /// Replay a trace through policies at several sizes
     Policies(PoliciesArguments),
     /// Find the cheapest RAM, flash and disks for a recorded load
-    Size(SizeArguments),
+    Size(Box<SizeArguments>),
     /// Show the experiments
     List,
     /// Repeat on models what the sources report
@@ -463,7 +488,8 @@ pub(crate) struct ExperimentArguments {
 /// (u32le, u32be, u64le, u64be), which a part of the file's name may tell, as in x.u32le.zst.
 #[derive(Debug, Args)]
 pub(crate) struct PoliciesArguments {
-    /// arc, lirs, vscsi, oracle-general, ssdsim, u32le, u32be, u64le, u64be or csv
+    /// arc, lirs, vscsi, oracle-general, ssdsim, u32le, u32be, u64le, u64be, csv, recording,
+    /// blkparse, fio-iolog or fio-log
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
     /// Which, separated by commas

@@ -7,6 +7,7 @@ mod log;
 mod mount;
 mod pool;
 mod prime;
+mod record;
 mod status;
 mod txgs;
 mod why;
@@ -49,6 +50,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Prime { rate, dry_run, json, paths: files } => {
             return prime::prime(paths, rate.as_deref(), dry_run, json, &files);
         }
+        Command::Record(arguments) => record::record(paths, &arguments)?,
         Command::Arcstat(arguments) => arcstat::arcstat(paths, &arguments)?,
         Command::Txgs { form, target } => txgs::txgs(paths, form, target.as_deref())?,
         Command::Zil(arguments) => arcstat::zil(paths, &arguments)?,

@@ -9,9 +9,9 @@ use crate::line::{Connection, LineError};
 use crate::logs::MountProgress;
 use crate::paths::Paths;
 use crate::protocol::{
-    CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime, PrimeProgress,
-    PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, Request, Response, SILENCE_MAX, Setting,
-    Statistics, Status, TxgRow, Undone, Why,
+    CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime,
+    PrimeProgress, PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, RecordedRequests, Request,
+    Response, SILENCE_MAX, Setting, Statistics, Status, TxgRow, Undone, Why,
 };
 use crate::socket::connect;
 
@@ -169,6 +169,29 @@ impl Client {
     pub fn txgs(&self) -> Result<Vec<TxgRow>, ControlError> {
         match self.call(Request::Txgs)? {
             Response::Txgs(txgs) => Ok(txgs),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// Begins to record what is asked for, of `percent` of all contents. Who does not come for it
+    /// for half a minute ends it.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn record(&self, percent: f64) -> Result<(), ControlError> {
+        match self.call(Request::Record { percent })? {
+            Response::Recorded(_) => Ok(()),
+            _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// What was recorded since the last time; with `stop` the recording ends.
+    ///
+    /// # Errors
+    /// As [`call`](Client::call).
+    pub fn recorded(&self, stop: bool) -> Result<RecordedRequests, ControlError> {
+        match self.call(Request::Recorded { stop })? {
+            Response::Recorded(recorded) => Ok(recorded),
             _ => Err(self.wrong_answer()),
         }
     }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 pub use warmfront::{
-    CurveReport, PrimeProgress, PrimeReport, PropertyRow, Restored, Source, Statistics, Why,
+    CurveReport, PrimeProgress, PrimeReport, PropertyRow, RecordedRequest, RecordedRequests,
+    Restored, Source, Statistics, Why,
 };
 
 pub use crate::ceiling::{ArcMax, Setting};
@@ -91,6 +92,16 @@ pub enum Request {
     Drain,
     /// The last transaction groups: [`Response::Txgs`].
     Txgs,
+    /// Begins to record what is asked for: [`Response::Recorded`], of nothing yet.
+    Record {
+        /// Of this share of all contents.
+        percent: f64,
+    },
+    /// What was recorded since the last time: [`Response::Recorded`].
+    Recorded {
+        /// Nothing more is to be recorded.
+        stop: bool,
+    },
     /// Makes everything last at the origin: [`Response::Synced`].
     Sync,
     /// Takes a cache device in: [`Response::CachesChanged`].
@@ -166,6 +177,8 @@ pub enum Response {
     Undone(Undone),
     /// The last transaction groups, the open one last.
     Txgs(Vec<TxgRow>),
+    /// What was asked for.
+    Recorded(RecordedRequests),
     /// The origin keeps everything.
     Synced,
     /// The pool has other cache devices now.

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +25,8 @@ use crate::mountinfo::{mounted_at, mounts};
 use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
 use crate::protocol::{
-    Change, Changed, DatasetRow, Descriptor, Prime, PrimeProgress, Refusal, Request, Response,
-    Statistics, Status,
+    Change, Changed, DatasetRow, Descriptor, Prime, PrimeProgress, RecordedRequests, Refusal,
+    Request, Response, Statistics, Status,
 };
 use crate::risks::risks;
 use crate::warmth::Warmth;
@@ -101,6 +102,20 @@ impl Service {
             },
             Request::Drain => Response::Undone(drain(&self.pool)),
             Request::Txgs => Response::Txgs(txgs(&self.pool)),
+            Request::Record { percent } => {
+                self.pool.record(percent, RandomState::new().hash_one(self.started));
+                Response::Recorded(RecordedRequests::default())
+            }
+            Request::Recorded { stop } => {
+                let recorded = self.pool.recorded();
+                if stop {
+                    self.pool.stop_recording();
+                }
+                match recorded {
+                    Some(recorded) => Response::Recorded(recorded),
+                    None => refused("nothing is being recorded any more".into(), false),
+                }
+            }
             Request::Sync => match block_on(self.pool.sync()) {
                 Ok(()) => Response::Synced,
                 Err(error) => {

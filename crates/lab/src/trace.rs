@@ -1,16 +1,20 @@
 //! [`Trace`]: a recorded load, as dense object numbers.
 
 mod arc;
+mod blkparse;
 mod builder;
 mod bytes;
 mod compression;
 mod csv;
 mod error;
+mod fio;
 mod format;
 mod input;
 mod lirs;
 mod oracle_general;
+mod ranges;
 mod recognise;
+mod recording;
 mod ssdsim;
 mod vscsi;
 mod words;
@@ -93,6 +97,10 @@ impl Trace {
             Format::OracleGeneral => oracle_general::read(&mut input, requests),
             Format::Ssdsim => ssdsim::read(&mut input, requests),
             Format::Csv => csv::read(&mut input, requests),
+            Format::Recording => recording::read(&mut input, requests),
+            Format::Blkparse => blkparse::read(&mut input, requests),
+            Format::FioIolog => fio::read_iolog(&mut input, requests),
+            Format::FioLog => fio::read_log(&mut input, requests),
             Format::U32le => words::read(&mut input, requests, format, u32::from_le_bytes),
             Format::U32be => words::read(&mut input, requests, format, u32::from_be_bytes),
             Format::U64le => words::read(&mut input, requests, format, u64::from_le_bytes),

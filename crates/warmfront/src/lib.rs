@@ -49,6 +49,7 @@ mod range_lock;
 mod read;
 mod reader;
 mod record;
+mod recorder;
 mod replay;
 mod share;
 mod shares;
@@ -87,6 +88,7 @@ pub use property::{
 };
 pub use reader::Reader;
 pub use record::Pieces;
+pub use recorder::{RECORDED_CHUNK_BYTES, RECORDED_WAITING_MAX, RecordedRequest, RecordedRequests};
 pub use replay::{
     ReplayError, ReplayOptions, ReplayProgress, Replayed, SKIPPED_MAX, SkipReason, Skipped,
     TellReplay, replay,

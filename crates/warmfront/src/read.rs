@@ -65,6 +65,7 @@ impl OpenFile {
             let record = self.cached(&layout, number, user, now)?;
             pieces.push(record, within(&layout, number, &range));
         }
+        self.pool.asked(self.object.id, range.start, pieces.len() as u64, false);
         let records = layout.records(range.clone());
         tenant.counters.add(Counter::DemandDataHits, records.end - records.start);
         tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
@@ -96,6 +97,7 @@ impl OpenFile {
         let range = clamp(offset, length, &layout);
         let (pieces, waited) = self.gather(&tenant, &layout, range.clone()).await?;
         drop(guard);
+        self.pool.asked(self.object.id, range.start, pieces.len() as u64, false);
         tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
         self.accessed(&tenant, &properties, &layout, range, waited, now);
         Ok(pieces)

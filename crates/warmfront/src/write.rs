@@ -45,6 +45,7 @@ impl OpenFile {
             WriteMode::Back => self.write_back(offset, data, &properties).await?,
             WriteMode::Through | WriteMode::Around => self.write_through(offset, data).await?,
         }
+        self.pool.asked(self.object.id, offset, data.len() as u64, true);
         self.tenant().counters.add(Counter::WrittenBytes, data.len() as u64);
         self.made_to_last(&properties).await
     }

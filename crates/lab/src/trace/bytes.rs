@@ -20,9 +20,14 @@ pub(super) fn push_range(
     if device > DEVICE_MAX {
         return Err(None);
     }
+    let (first, count) = split(start, end);
+    requests.push_run((device << BLOCK_BITS) | first, count, SPLIT_BYTES).map_err(Some)
+}
+
+/// The first block of a range of bytes, and how many it touches.
+pub(super) fn split(start: u64, end: u64) -> (u64, u64) {
     let block = u64::from(SPLIT_BYTES);
-    let first = (device << BLOCK_BITS) | (start / block);
-    requests.push_run(first, end.div_ceil(block) - start / block, SPLIT_BYTES).map_err(Some)
+    (start / block, end.div_ceil(block) - start / block)
 }
 
 /// A block's number has at most so many bits: 64 less those of an offset in a block.

@@ -22,13 +22,21 @@ pub enum Format {
     U64le,
     /// Big-endian block numbers of 64 bits, taken for 4 KiB each.
     U64be,
+    /// What `warmfront record` writes: byte ranges of files, split in blocks of 4 KiB.
+    Recording,
+    /// Text of blkparse; its byte ranges are split in blocks of 4 KiB.
+    Blkparse,
+    /// What fio writes with `write_iolog`; byte ranges, split in blocks of 4 KiB.
+    FioIolog,
+    /// What fio writes with `write_lat_log` and `log_offset=1`; split in blocks of 4 KiB.
+    FioLog,
     /// Columns `time,id,size`, or as a heading names them; separated by commas or white space.
     Csv,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 10] = [
+    pub const ALL: [Format; 14] = [
         Format::Arc,
         Format::Lirs,
         Format::Vscsi,
@@ -39,6 +47,10 @@ impl Format {
         Format::U64le,
         Format::U64be,
         Format::Csv,
+        Format::Recording,
+        Format::Blkparse,
+        Format::FioIolog,
+        Format::FioLog,
     ];
 
     /// As it is named on a command line.
@@ -54,6 +66,10 @@ impl Format {
             Format::U64le => "u64le",
             Format::U64be => "u64be",
             Format::Csv => "csv",
+            Format::Recording => "recording",
+            Format::Blkparse => "blkparse",
+            Format::FioIolog => "fio-iolog",
+            Format::FioLog => "fio-log",
         }
     }
 

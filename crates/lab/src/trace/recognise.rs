@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::format::Format;
-use super::{csv, lirs, oracle_general, vscsi};
+use super::{blkparse, csv, fio, lirs, oracle_general, recording, vscsi};
 
 /// Lines or records that must agree.
 const EXAMPLES_MAX: usize = 256;
@@ -31,6 +31,18 @@ fn by_text(head: &[u8]) -> Option<Format> {
     let mut lines =
         whole.lines().map(str::trim).filter(|line| !line.is_empty() && *line != lirs::MARK);
     let first = lines.next()?;
+    if first.starts_with(recording::HEADING) {
+        return Some(Format::Recording);
+    }
+    if fio::is_heading(first) {
+        return Some(Format::FioIolog);
+    }
+    if blkparse::is_plausible(first) {
+        return Some(Format::Blkparse);
+    }
+    if fio::is_log_line(first) && lines.clone().take(EXAMPLES_MAX).all(fio::is_log_line) {
+        return Some(Format::FioLog);
+    }
     if first.contains(',') || csv::is_heading(first) {
         return (csv::split(first).count() > 1).then_some(Format::Csv);
     }

@@ -139,6 +139,57 @@ fn words_are_blocks_in_either_order() {
 }
 
 #[test]
+fn recordings_are_ranges_of_files() {
+    let text = "warmfront recording 1, 100 % of all contents\n\
+                5 r 00ab 0 8192\n7 w 00cd 4096 1\n9 r 00ab 4096 4096\n";
+    let trace = read(text.as_bytes(), Format::Recording);
+    assert_eq!((trace.ids(), trace.block_bytes()), (&[0, 1, 2, 1][..], Some(4096)));
+    let records = trace.in_records(8192).expect("blocks");
+    assert_eq!(records.ids(), [0, 0, 1, 0], "files are kept apart");
+    fails(b"5 r 00ab 0 8192\n", Format::Recording, &["line 1", "warmfront recording"]);
+    let after = |line: &str| text.to_owned() + line;
+    fails(after("1 x 00ab 0 1\n").as_bytes(), Format::Recording, &["line 5", "`x`", "r nor w"]);
+    fails(after("1 r 00ab 0").as_bytes(), Format::Recording, &["line 5", "missing"]);
+    let far = after("1 r 00ab 18446744073709551615 1\n");
+    fails(far.as_bytes(), Format::Recording, &["line 5", "beyond the end of any file"]);
+}
+
+#[test]
+fn blkparse_lines_count_when_they_come_in() {
+    let text = "  8,0    3        1     0.000000000   697  Q   R 8 + 16 [fio]\n\
+                  8,0    3        2     0.000001000   697  G   R 8 + 16 [fio]\n\
+                  8,16   3        3     0.000002000   697  Q  WS 8 + 8 [jbd2/sda1-8]\n\
+                  8,0    3        4     0.000003000     0  C   R 8 + 16 [0]\n\
+                  8,0    3        5     0.000004000   697  Q   D 8 + 16 [fio]\n\
+                  8,0    3        6     0.000005000   697  P   N [fio]\n\
+                CPU3 (sda):\n Reads Queued:           1,        8KiB\n";
+    let trace = read(text.as_bytes(), Format::Blkparse);
+    assert_eq!((trace.ids(), trace.block_bytes()), (&[0, 1, 2][..], Some(4096)));
+    let cut = "8,0 3 1 0.000000000 697 Q R 8 +\n";
+    fails(cut.as_bytes(), Format::Blkparse, &["line 1", "number of sectors is missing"]);
+    let far = cut.replace("8 +", "36028797018963968 + 8");
+    fails(far.as_bytes(), Format::Blkparse, &["line 1", "beyond the end of any disk"]);
+    fails(b"Q R 8 + 16\n", Format::Blkparse, &["line 1", "does not begin"]);
+}
+
+#[test]
+fn fio_logs_have_offsets() {
+    let second = "fio version 2 iolog\n/a add\n/a open\n/a read 0 4096\n/b write 0 4096\n\
+                  /a sync 0 0\n/a read 2048 4096\n/a close\n";
+    assert_eq!(read(second.as_bytes(), Format::FioIolog).ids(), [0, 1, 0, 2]);
+    let third = "fio version 3 iolog\n0 /a add\n0 /a open\n3 /a read 0 4096\n9 /a close\n";
+    assert_eq!(read(third.as_bytes(), Format::FioIolog).ids(), [0]);
+    let unknown = second.to_owned() + "/a fly 0 1\n";
+    fails(unknown.as_bytes(), Format::FioIolog, &["line 9", "`fly`"]);
+    fails(b"fio version 9 iolog\n", Format::FioIolog, &["line 1", "fio version 2"]);
+    let log = "1, 52000, 0, 4096, 0, 0\n2, 48000, 1, 4096, 8192, 0\n3, 9, 0, 4096, 0, 0\n";
+    let trace = read(log.as_bytes(), Format::FioLog);
+    assert_eq!((trace.ids(), trace.block_bytes()), (&[0, 1, 0][..], Some(4096)));
+    fails(b"1, 52000, 0, 4096\n", Format::FioLog, &["line 1", "log_offset=1"]);
+    fails(b"1, 52000, 7, 4096, 0\n", Format::FioLog, &["line 1", "7 is no direction"]);
+}
+
+#[test]
 fn csv_columns_are_found_by_heading_or_place() {
     assert_eq!(read(b"1,70,5\n2,80,6\n3,70,5\n", Format::Csv).ids(), [0, 1, 0]);
     let trace = read(b"1 70 5\n2 80 0\n", Format::Csv);
@@ -229,7 +280,7 @@ proptest! {
             if let Err(TraceError::UnknownFormat { .. }) = read_as("x", text.as_bytes(), None) {
                 continue;
             }
-            if !matches!(format, Format::Arc | Format::Ssdsim) {
+            if !matches!(format, Format::Arc | Format::Ssdsim | Format::FioLog) {
                 let _ = read_as("x", text.as_bytes(), Some(format));
             }
         }

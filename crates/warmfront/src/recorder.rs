@@ -1,0 +1,135 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use storage::ObjectId;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::memory::ChargedApart;
+use crate::pool::Pool;
+
+/// Requests that wait to be taken at most; further ones are counted and left out.
+pub const RECORDED_WAITING_MAX: usize = 1 << 15;
+/// Files are sampled by so many bytes: what a chunk is asked for is recorded whole or not at all.
+pub const RECORDED_CHUNK_BYTES: u64 = 1 << 20;
+/// Nobody takes what is recorded any more: the recording ends.
+const ABANDONED_AFTER: Duration = Duration::from_secs(30);
+
+/// A read or a write that a pool was asked for. The file goes by a number that only this recording
+/// knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RecordedRequest {
+    /// Microseconds since the recording began.
+    pub time_us: u64,
+    /// The file.
+    pub file: u64,
+    /// The first byte.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Whether they were written.
+    pub write: bool,
+}
+
+/// What was recorded since it was taken last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RecordedRequests {
+    /// In the order of their times.
+    pub requests: Vec<RecordedRequest>,
+    /// Requests for which there was no room.
+    pub missed: u64,
+}
+
+/// Records what a pool is asked for: reads that RAM answers as well as those it does not.
+pub(crate) struct Recorder {
+    begun: Duration,
+    /// Numbers of files and the choice of chunks depend on it, and it is told to nobody.
+    seed: u64,
+    /// A chunk is recorded if its hash is not above it.
+    bound: u64,
+    waiting: Mutex<Waiting>,
+    _charge: ChargedApart,
+}
+
+struct Waiting {
+    requests: RecordedRequests,
+    taken_at: Duration,
+}
+
+impl Pool {
+    /// Begins to record what is asked for, of `percent` of the chunks of all files. A recording
+    /// that is under way ends. `seed` is not to be known to those who read the recording.
+    pub fn record(&self, percent: f64, seed: u64) {
+        let now = self.now();
+        let room = (RECORDED_WAITING_MAX * size_of::<RecordedRequest>()) as u64;
+        let recorder = Recorder {
+            begun: now,
+            seed,
+            bound: ((percent / 100.0).clamp(0.0, 1.0) * u64::MAX as f64) as u64,
+            waiting: Mutex::new(Waiting { requests: RecordedRequests::default(), taken_at: now }),
+            _charge: self.memory.charge_apart(room),
+        };
+        self.recorder.store(Some(Arc::new(recorder)));
+    }
+
+    /// Takes what was recorded since the last call; `None` if nothing is being recorded.
+    pub fn recorded(&self) -> Option<RecordedRequests> {
+        let recorder = self.recorder.load_full()?;
+        let mut waiting = recorder.waiting.lock();
+        waiting.taken_at = self.now();
+        Some(std::mem::take(&mut waiting.requests))
+    }
+
+    /// Ends the recording.
+    pub fn stop_recording(&self) {
+        self.recorder.store(None);
+    }
+
+    /// Notes a request, if it is to be recorded.
+    #[inline]
+    pub(crate) fn asked(&self, file: ObjectId, offset: u64, bytes: u64, write: bool) {
+        if let Some(recorder) = &*self.recorder.load() {
+            let now = self.now();
+            if !recorder.note(now, file, offset, bytes, write) {
+                tracing::warn!("nobody takes what is recorded: the recording ends");
+                self.stop_recording();
+            }
+        }
+    }
+}
+
+impl Recorder {
+    /// Notes the parts of a request that lie in recorded chunks. `false` if nobody takes them.
+    fn note(&self, now: Duration, file: ObjectId, offset: u64, bytes: u64, write: bool) -> bool {
+        let end = offset.saturating_add(bytes);
+        let number = xxh3_64_with_seed(&file.0.to_le_bytes(), self.seed);
+        let is_recorded = |chunk: u64| {
+            let hash =
+                xxh3_64_with_seed(&(number ^ chunk.rotate_left(32)).to_le_bytes(), self.seed);
+            hash <= self.bound
+        };
+        let mut from = offset;
+        while from < end {
+            let chunk = from / RECORDED_CHUNK_BYTES;
+            let to = end.min((chunk + 1).saturating_mul(RECORDED_CHUNK_BYTES));
+            if is_recorded(chunk) {
+                let mut waiting = self.waiting.lock();
+                if waiting.requests.requests.len() == RECORDED_WAITING_MAX {
+                    waiting.requests.missed += 1;
+                    return now.saturating_sub(waiting.taken_at) < ABANDONED_AFTER;
+                }
+                let time_us = now.saturating_sub(self.begun).as_micros() as u64;
+                let part = RecordedRequest {
+                    time_us,
+                    file: number,
+                    offset: from,
+                    bytes: to - from,
+                    write,
+                };
+                waiting.requests.requests.push(part);
+            }
+            from = to;
+        }
+        true
+    }
+}
