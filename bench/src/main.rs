@@ -16,6 +16,7 @@ mod report;
 mod restart;
 mod slow_device;
 mod subject;
+mod truth;
 mod writes;
 
 use std::path::PathBuf;
@@ -88,6 +89,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
     if writes::is_wanted(wanted) {
         results.extend(writes::run(arguments, wanted)?);
+    }
+    if truth::is_wanted(wanted) {
+        results.extend(truth::run(arguments, wanted)?);
     }
     let report = report::markdown(&machine::facts(), &results);
     println!("{report}");

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -143,12 +144,20 @@ impl Mounted {
 
     /// One of Warmfront's counters.
     pub(crate) fn counter(&self, name: &str) -> Result<u64, String> {
+        let counters = self.counters()?;
+        counters.get(name).copied().ok_or_else(|| format!("warmfront does not count {name}"))
+    }
+
+    /// All of them.
+    pub(crate) fn counters(&self) -> Result<BTreeMap<String, u64>, String> {
         let state = self.state.as_deref().ok_or("only warmfront counts")?;
         let output = warmfront(state)?.args(["status", "--json"]).arg(&self.root).output();
         let output = output.map_err(|error| format!("cannot run warmfront: {error}"))?;
         let status: serde_json::Value = serde_json::from_slice(&output.stdout)
             .map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())?;
-        status["counters"][name].as_u64().ok_or_else(|| format!("warmfront does not count {name}"))
+        let counters = status["counters"].as_object().into_iter().flatten();
+        let counters = counters.filter_map(|(name, value)| Some((name.clone(), value.as_u64()?)));
+        Ok(counters.collect())
     }
 
     /// Ends it as `kill -9` does.

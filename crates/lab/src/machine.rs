@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use storage::{
     Caller, Clock, Layered, MemoryDevice, MemoryOrigin, Node, ObjectId, OpenMode, Origin,
-    SetAttributes, Simulation, Spawn,
+    SetAttributes, Simulation, SlowOrigin, Spawn, UnknownSlowModel,
 };
 use warmfront::flash::{FlashOptions, Opening, Options};
 use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
@@ -100,7 +100,7 @@ impl Machine {
     pub fn new(parameters: &MachineParameters, seed: u64) -> Result<Arc<Machine>, MachineError> {
         let simulation = Simulation::new(seed);
         let clock: Arc<dyn Clock> = Arc::new(simulation.clone());
-        let stripe = match Equipment::shipped(&parameters.disk)? {
+        let stripe = match parameters.equipment(&parameters.disk)? {
             Equipment::Disk(disk) => Stripe::new(&disk, &parameters.disks),
             _ => Err(format!("{} is not a disk", parameters.disk)),
         };
@@ -114,6 +114,13 @@ impl Machine {
         let disks = Arc::new(Layered::new(Arc::new(origin.clone()), times));
 
         let unfit = |error: &dyn std::error::Error| MachineError::Unfit(error.to_string());
+        let seen: Arc<dyn Origin> = match &parameters.slow {
+            None => disks.clone(),
+            Some(model) => {
+                let model = model.parse().map_err(|error: UnknownSlowModel| unfit(&error))?;
+                Arc::new(SlowOrigin::new(Arc::new(origin.clone()), model, clock.clone()))
+            }
+        };
         let datasets = Datasets::new("lab").map_err(|error| unfit(&error))?;
         // The sources' figures are of writes that wait for the disks, or would be lost in RAM.
         datasets.set("lab", "write", "through").map_err(|error| unfit(&error))?;
@@ -126,7 +133,7 @@ impl Machine {
         let memory = Memory::repeatable(memory_bytes, seed);
         let pool = simulation.run(Pool::open(PoolOptions {
             name: "lab".to_string(),
-            origin: disks.clone(),
+            origin: seen,
             datasets,
             memory: memory.clone(),
             clock: clock.clone(),
@@ -140,7 +147,7 @@ impl Machine {
                     // Budgets are those of days, and the sizes are not.
                     dwpd_hundredths: None,
                     rate_bytes: caches.and_then(|caches| caches.feed_bytes_per_s),
-                    second_touch: false,
+                    second_touch: caches.is_some_and(|caches| caches.second_touch),
                     ..Options::default()
                 },
                 renounce: None,
@@ -150,7 +157,7 @@ impl Machine {
         let mut stations = Vec::new();
         for number in 0..cache_count {
             let caches = caches.expect("there are some");
-            let device = match Equipment::shipped(&caches.device)? {
+            let device = match parameters.equipment(&caches.device)? {
                 // Followed page by page: so it has the size that is used.
                 Equipment::Flash(flash) => Equipment::Flash(flash.scaled_down(parameters.divisor)),
                 other => other,

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use serde::Deserialize;
 
 use crate::model::{
-    EquipmentError, NetworkParameters, Positive, ProcessorParameters, StripeParameters,
+    Equipment, EquipmentError, NetworkParameters, Positive, ProcessorParameters, StripeParameters,
 };
 
 /// What a machine is like.
@@ -32,6 +32,11 @@ pub struct MachineParameters {
     pub decompression_mb_s: Option<Positive>,
     /// Cache devices.
     pub caches: Option<CacheParameters>,
+    /// An origin as slow as this model, instead of the disks.
+    pub slow: Option<String>,
+    /// Equipment that does not come with the lab, by name.
+    #[serde(default)]
+    pub equipment: BTreeMap<String, Equipment>,
     /// Properties of the pool that differ from the defaults.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
@@ -49,6 +54,9 @@ pub struct CacheParameters {
     pub bytes: NonZeroU64,
     /// Bytes a second that are written to each at most.
     pub feed_bytes_per_s: Option<u64>,
+    /// Once they are full, records come in only when they were touched again, as in a mount.
+    #[serde(default)]
+    pub second_touch: bool,
 }
 
 /// Why a machine cannot be had.
@@ -114,6 +122,14 @@ impl MachineParameters {
             name: name.to_owned(),
             source: Box::new(source),
         })
+    }
+
+    /// The equipment of this name: its own, or what comes with the lab.
+    ///
+    /// # Errors
+    /// When there is no such thing.
+    pub fn equipment(&self, name: &str) -> Result<Equipment, EquipmentError> {
+        self.equipment.get(name).cloned().map_or_else(|| Equipment::shipped(name), Ok)
     }
 
     /// The same with another property.

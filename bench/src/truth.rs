@@ -1,0 +1,77 @@
+//! The same loads on a real mount and in the lab.
+
+mod calibration;
+mod load;
+mod model;
+mod mount;
+
+use crate::Arguments;
+use crate::case::{Outcome, Row, median};
+use calibration::Calibration;
+use load::{LOADS, Load};
+
+/// What a load came to.
+#[derive(Debug, Clone, Copy)]
+struct Reached {
+    operations_per_s: f64,
+    /// Of the records that reads asked for, percent.
+    hit_percent: f64,
+}
+
+pub(crate) fn is_wanted(wanted: impl Fn(&str) -> bool) -> bool {
+    LOADS.iter().any(|load| wanted(load.name))
+}
+
+/// Runs all loads, in each round on a mount and then in the lab, with what the devices of this
+/// machine take just then.
+pub(crate) fn run(
+    arguments: &Arguments,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Outcome>, String> {
+    let mut outcomes = Vec::new();
+    for load in LOADS.iter().filter(|load| wanted(load.name)) {
+        let mut rounds = Vec::new();
+        for round in 0..arguments.rounds {
+            let calibration = Calibration::measure(arguments, load)?;
+            let (real, capacity_bytes) = mount::run(arguments, load)?;
+            let lab = model::run(load, &calibration, capacity_bytes)?;
+            eprintln!("  {}: {:<20} {calibration:?}", round + 1, load.name);
+            eprintln!("  {}: {:<20} real {real:.1?}", round + 1, load.name);
+            eprintln!("  {}: {:<20} lab  {lab:.1?}", round + 1, load.name);
+            rounds.push((real, lab));
+        }
+        outcomes.push(outcome(load, &rounds));
+    }
+    Ok(outcomes)
+}
+
+fn outcome(load: &Load, rounds: &[(Reached, Reached)]) -> Outcome {
+    let of =
+        |figure: &dyn Fn(&(Reached, Reached)) -> f64| median(rounds.iter().map(figure).collect());
+    let value = |figure: &dyn Fn(&(Reached, Reached)) -> f64| of(figure).map(|all| all.0);
+    let row = |subject: &str, value, ratio, note| Row {
+        subject: subject.to_string(),
+        value,
+        ratio,
+        note,
+    };
+    let points = of(&|(real, lab)| lab.hit_percent - real.hit_percent);
+    let points = points
+        .map(|(median, low, high)| format!("lab {median:+.2} ({low:+.2} to {high:+.2}) points"));
+    Outcome {
+        name: load.name,
+        what: load.what,
+        unit: "operations/s",
+        rows: vec![
+            row("a mount", value(&|round| round.0.operations_per_s), None, None),
+            row(
+                "the lab",
+                value(&|round| round.1.operations_per_s),
+                of(&|(real, lab)| real.operations_per_s / lab.operations_per_s),
+                None,
+            ),
+            row("a mount: hits, %", value(&|round| round.0.hit_percent), None, None),
+            row("the lab: hits, %", value(&|round| round.1.hit_percent), None, points),
+        ],
+    }
+}
