@@ -14,8 +14,19 @@ use load::{LOADS, Load};
 #[derive(Debug, Clone, Copy)]
 struct Reached {
     operations_per_s: f64,
-    /// Of the records that reads asked for, percent.
+    /// Records that readers asked for and that were there or on their way, percent.
     hit_percent: f64,
+}
+
+/// Records of contents that readers asked for: found, on their way, and missed.
+const COUNTERS: [&str; 3] = ["demand_data_hits", "demand_data_iohits", "demand_data_misses"];
+
+impl Reached {
+    fn new(operations_per_s: f64, before: [u64; 3], after: [u64; 3]) -> Reached {
+        let [hits, joined, missed] = std::array::from_fn(|index| after[index] - before[index]);
+        let percent = |part: u64| 100.0 * part as f64 / (hits + joined + missed).max(1) as f64;
+        Reached { operations_per_s, hit_percent: percent(hits + joined) }
+    }
 }
 
 pub(crate) fn is_wanted(wanted: impl Fn(&str) -> bool) -> bool {
@@ -33,8 +44,8 @@ pub(crate) fn run(
         let mut rounds = Vec::new();
         for round in 0..arguments.rounds {
             let calibration = Calibration::measure(arguments, load)?;
-            let (real, capacity_bytes) = mount::run(arguments, load)?;
-            let lab = model::run(load, &calibration, capacity_bytes)?;
+            let real = mount::run(arguments, load)?;
+            let lab = model::run(load, &calibration)?;
             eprintln!("  {}: {:<20} {calibration:?}", round + 1, load.name);
             eprintln!("  {}: {:<20} real {real:.1?}", round + 1, load.name);
             eprintln!("  {}: {:<20} lab  {lab:.1?}", round + 1, load.name);

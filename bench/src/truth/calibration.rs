@@ -42,6 +42,8 @@ pub(super) struct FlashFigures {
     pub write_us: f64,
     pub read_mb_s: f64,
     pub write_mb_s: f64,
+    /// What it takes that a block lasts, beyond the writing.
+    pub flush_us: f64,
 }
 
 impl Calibration {
@@ -94,6 +96,7 @@ impl FlashFigures {
         }
         block_on(device.flush()).map_err(|error| error.to_string())?;
         let write_mb_s = DEVICE_BYTES as f64 / started.elapsed().as_secs_f64() / 1e6;
+        let flush_us = flush_us(&device)?;
         let alone = reads_per_s(&device, 1)?;
         let together = reads_per_s(&device, READERS)?;
         Ok(FlashFigures {
@@ -102,8 +105,22 @@ impl FlashFigures {
             write_us: 1.0,
             read_mb_s: together * READ_BYTES as f64 / 1e6 * 2.0,
             write_mb_s,
+            flush_us,
         })
     }
+}
+
+/// How long it takes to write a block so that it lasts.
+fn flush_us(device: &Arc<dyn Device>) -> Result<f64, String> {
+    let block = Arc::new(AlignedBuffer::zeroed(4096));
+    let (started, mut random, mut writes) = (Instant::now(), Random::new(1), 0);
+    while started.elapsed() < MEASURED {
+        let at = random.below(DEVICE_BYTES / 4096) * 4096;
+        let written = block_on(device.write_through(at, block.clone()));
+        written.map_err(|error| error.to_string())?;
+        writes += 1;
+    }
+    Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(writes))
 }
 
 /// Random reads by so many at a time.

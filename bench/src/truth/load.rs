@@ -99,9 +99,9 @@ pub(super) const LOADS: [Load; 3] = [
     Load {
         name: "truth-mix",
         what: "A mount and the lab: as many writes as reads of 16 KiB, by 16 threads every 5 ms \
-               at random places of 128 MiB, behind an origin as slow as s3 and with a cache \
+               at random places of 128 MiB, behind an origin as slow as nfs and with a cache \
                device of 512 MiB.",
-        slow: "s3",
+        slow: "nfs",
         ceiling_bytes: 96 << 20,
         flash_bytes: Some(512 << 20),
         clients: &[Clients {

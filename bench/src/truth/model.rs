@@ -7,20 +7,16 @@ use parking_lot::Mutex;
 use storage::Spawn;
 use warmfront::OpenFile;
 
-use super::Reached;
 use super::calibration::Calibration;
 use super::load::{Clients, Load, MEASURED, SETTINGS, SETTLE};
+use super::{COUNTERS, Reached};
 
 /// What brings the files in reads so many bytes at a time.
 const WARMING_BYTES: u64 = 1 << 20;
 
 /// Does a load in the lab, with devices as they were found to be.
-pub(super) fn run(
-    load: &Load,
-    calibration: &Calibration,
-    capacity_bytes: u64,
-) -> Result<Reached, String> {
-    let text = machine(load, calibration, capacity_bytes);
+pub(super) fn run(load: &Load, calibration: &Calibration) -> Result<Reached, String> {
+    let text = machine(load, calibration);
     let message = |error: &dyn std::fmt::Display| error.to_string();
     let parameters = MachineParameters::parse("truth", &text).map_err(|error| message(&error))?;
     let machine = Machine::new(&parameters, 1).map_err(|error| message(&error))?;
@@ -58,13 +54,10 @@ pub(super) fn run(
     let before = (count.load(Ordering::Relaxed), counters(&machine));
     machine.run(machine.sleep(MEASURED));
     let operations = count.load(Ordering::Relaxed) - before.0;
-    let [hits, all] = counters(&machine);
+    let after = counters(&machine);
     // Those who are under way hold the machine.
     machine.run(machine.sleep(Duration::from_secs(60)));
-    Ok(Reached {
-        operations_per_s: operations as f64 / MEASURED.as_secs_f64(),
-        hit_percent: 100.0 * (hits - before.1[0]) as f64 / (all - before.1[1]).max(1) as f64,
-    })
+    Ok(Reached::new(operations as f64 / MEASURED.as_secs_f64(), before.1, after))
 }
 
 fn warm(machine: &Arc<Machine>, clients: &Clients, file: Arc<OpenFile>) {
@@ -78,14 +71,11 @@ fn warm(machine: &Arc<Machine>, clients: &Clients, file: Arc<OpenFile>) {
     machine.load(&[steps], None);
 }
 
-/// Hits, and all records that were asked for.
-fn counters(machine: &Machine) -> [u64; 2] {
-    let hits = machine.counter("demand_data_hits");
-    let others = machine.counter("demand_data_iohits") + machine.counter("demand_data_misses");
-    [hits, hits + others]
+fn counters(machine: &Machine) -> [u64; 3] {
+    COUNTERS.map(|name| machine.counter(name))
 }
 
-fn machine(load: &Load, calibration: &Calibration, capacity_bytes: u64) -> String {
+fn machine(load: &Load, calibration: &Calibration) -> String {
     let settings = SETTINGS.iter().chain(&[("write", "back")]);
     let settings: Vec<String> =
         settings.map(|(name, value)| format!("{name} = {value:?}")).collect();
@@ -95,15 +85,21 @@ fn machine(load: &Load, calibration: &Calibration, capacity_bytes: u64) -> Strin
             "[caches]\ndevice = \"measured\"\ncount = 1\nbytes = {bytes}\nsecond_touch = true\n\
              [equipment.measured.solid-state]\ncapacity_bytes = {bytes}\nchannels = {}\n\
              stripe_bytes = 65536\nread_us = {:.1}\nwrite_us = {:.1}\nread_mb_s = {:.1}\n\
-             write_mb_s = {:.1}\ncommand_us = 1\n",
-            flash.channels, flash.read_us, flash.write_us, flash.read_mb_s, flash.write_mb_s
+             write_mb_s = {:.1}\nflush_us = {:.1}\ncommand_us = 1\n",
+            flash.channels,
+            flash.read_us,
+            flash.write_us,
+            flash.read_mb_s,
+            flash.write_mb_s,
+            flash.flush_us
         )
     });
     format!(
-        "about = \"as measured\"\nmemory_bytes = {capacity_bytes}\ndivisor = 1\n\
+        "about = \"as measured\"\nmemory_bytes = {}\ndivisor = 1\n\
          disk = \"nearline-7200\"\nslow = {:?}\nsettings = {{ {} }}\n\
          [processor]\ncores = {}\noperation_us = {:.2}\ncopy_mb_s = {:.0}\n\
          [disks]\nmirrors = 1\nsides = 1\nrun_bytes = 131072\n{caches}",
+        load.ceiling_bytes,
         load.slow,
         settings.join(", "),
         calibration.cores,

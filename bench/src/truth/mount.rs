@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use super::Reached;
 use super::load::{Clients, Load, MEASURED, SETTINGS, SETTLE};
+use super::{COUNTERS, Reached};
 use crate::Arguments;
 use crate::subject::Mounted;
 
@@ -52,8 +52,8 @@ fn fill(path: &Path, bytes: u64) -> std::io::Result<()> {
     file.flush()
 }
 
-/// Does a load on a mount. Says too what the ARC may take in it.
-pub(super) fn run(arguments: &Arguments, load: &Load) -> Result<(Reached, u64), String> {
+/// Does a load on a mount.
+pub(super) fn run(arguments: &Arguments, load: &Load) -> Result<Reached, String> {
     let mount = Mount::new(arguments, load, true)?;
     for clients in load.clients {
         warm(&mount.mounted.root.join(clients.file), clients.file_bytes)?;
@@ -78,24 +78,17 @@ pub(super) fn run(arguments: &Arguments, load: &Load) -> Result<(Reached, u64), 
     })
 }
 
-fn measure(mounted: &Mounted, count: &AtomicU64) -> Result<(Reached, u64), String> {
+fn measure(mounted: &Mounted, count: &AtomicU64) -> Result<Reached, String> {
     let counted = || -> Result<[u64; 3], String> {
         let counters = mounted.counters()?;
-        let of = |name: &str| counters.get(name).copied().unwrap_or(0);
-        let hits = of("demand_data_hits");
-        Ok([hits, hits + of("demand_data_iohits") + of("demand_data_misses"), of("c")])
+        Ok(COUNTERS.map(|name| counters.get(name).copied().unwrap_or(0)))
     };
     let before = counted()?;
     let (started, operations) = (Instant::now(), count.load(Ordering::Relaxed));
     std::thread::sleep(MEASURED);
     let operations = count.load(Ordering::Relaxed) - operations;
     let seconds = started.elapsed().as_secs_f64();
-    let after = counted()?;
-    let reached = Reached {
-        operations_per_s: operations as f64 / seconds,
-        hit_percent: 100.0 * (after[0] - before[0]) as f64 / (after[1] - before[1]).max(1) as f64,
-    };
-    Ok((reached, after[2]))
+    Ok(Reached::new(operations as f64 / seconds, before, counted()?))
 }
 
 fn warm(path: &Path, bytes: u64) -> Result<(), String> {

@@ -215,7 +215,7 @@ impl Experiment {
     pub fn run(&self) -> Result<Outcome, ExperimentError> {
         match &self.procedure {
             Procedure::EraseBeforeWrite(procedure) => procedure.run(self.seed).map(Outcome::from),
-            Procedure::CellLife(procedure) => procedure.run(self.seed).map(Outcome::from),
+            Procedure::CellLife(procedure) => procedure.run(self.seed),
             Procedure::Reserve(procedure) => procedure.run(self.seed).map(Outcome::from),
             Procedure::PowerLoss(procedure) => procedure.run(self.seed).map(Outcome::from),
             Procedure::Lanes(procedure) => procedure.run(self.seed).map(Outcome::from),

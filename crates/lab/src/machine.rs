@@ -184,7 +184,9 @@ impl Machine {
         simulation.run(pool.caches_recovered());
         let memory_bytes = Arc::new(AtomicU64::new(memory_bytes));
         let keeper = keep_memory(Arc::downgrade(&memory), memory_bytes.clone(), clock);
-        simulation.spawn(Box::pin(keeper));
+        if parameters.divisor.get() > 1 {
+            simulation.spawn(Box::pin(keeper));
+        }
         let processor = Processor::new(&parameters.processor);
         let front: Box<dyn Model> = match &parameters.network {
             Some(network) => Box::new(Network::new(network, processor)),
@@ -343,8 +345,8 @@ impl Machine {
     }
 }
 
-/// Sees to it that the ARC has what it may take: requests under way and buffers do not shrink with
-/// the sizes, and come on top.
+/// Sees to it that the ARC has what it may take: where sizes are divided, requests under way and
+/// buffers are not, and come on top.
 async fn keep_memory(memory: Weak<Memory>, bytes: Arc<AtomicU64>, clock: Arc<dyn Clock>) {
     while let Some(memory) = memory.upgrade() {
         let ceiling_bytes = bytes.load(Ordering::Relaxed) + memory.charged_bytes();

@@ -3,10 +3,10 @@ use std::num::{NonZeroU32, NonZeroU64};
 use serde::Deserialize;
 use storage::Random;
 
-use super::{ExperimentError, Finding};
+use super::{Chart, ExperimentError, Finding, Line, Outcome};
 use crate::model::{
     Cleaning, Equipment, Flash, FlashParameters, Model, Nanoseconds, Positive, Refusal, Request,
-    fifo_amplification,
+    Wear, fifo_amplification,
 };
 
 /// A modelled device of flash, made smaller.
@@ -111,20 +111,61 @@ pub(super) struct CellLife {
     source_cycles: [f64; 2],
 }
 
+/// How a device came to its end.
+struct Life {
+    terabytes: f64,
+    write_amplification: f64,
+    /// About when half of it was over.
+    halfway: Wear,
+    endurance_cycles: u32,
+}
+
 impl CellLife {
-    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
-        let [slc, mlc] = [&self.slc, &self.mlc].map(|device| self.terabytes(device, seed));
+    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
+        let [slc, mlc] = [&self.slc, &self.mlc].map(|device| self.life(device, seed));
         let (slc, mlc) = (slc?, mlc?);
         let [slc_cycles, mlc_cycles] = self.source_cycles;
-        Ok(vec![
-            Finding::new("random writes until SLC is worn out", "TB", None, slc),
-            Finding::new("random writes until MLC is worn out", "TB", None, mlc),
-            Finding::new("SLC over MLC", "ratio", Some(slc_cycles / mlc_cycles), slc / mlc),
-        ])
+        let ratio = slc.terabytes / mlc.terabytes;
+        let finding = |what, unit, lab| Finding::new(what, unit, None, lab);
+        let mut findings = vec![
+            finding("random writes until SLC is worn out".to_string(), "TB", slc.terabytes),
+            finding("random writes until MLC is worn out".to_string(), "TB", mlc.terabytes),
+            Finding::new("SLC over MLC", "ratio", Some(slc_cycles / mlc_cycles), ratio),
+        ];
+        let mut lines = Vec::new();
+        for (name, life) in [("SLC", &slc), ("MLC", &mlc)] {
+            let (wear, all) = (&life.halfway, f64::from(life.endurance_cycles));
+            let percent = |erasures: f64| 100.0 * erasures / all;
+            let of = |what: &str| format!("{name} halfway: {what}");
+            let (least, most) = (wear.erasures_min.into(), wear.erasures_max.into());
+            findings.extend([
+                finding(of("pages programmed for each written"), "ratio", life.write_amplification),
+                finding(of("life left"), "%", wear.life_left_percent),
+                finding(of("erasures of the least worn block"), "% of its life", percent(least)),
+                finding(of("erasures of the most worn block"), "% of its life", percent(most)),
+                finding(of("blocks out of use"), "blocks", wear.bad_blocks.into()),
+            ]);
+            let blocks = wear.histogram.iter().sum::<u64>().max(1) as f64;
+            let step = percent(most) / Wear::BINS as f64;
+            let point = |(bin, &count): (usize, &u64)| {
+                ((bin as f64 + 0.5) * step, 100.0 * count as f64 / blocks)
+            };
+            let points = wear.histogram.iter().enumerate().map(point).collect();
+            lines.push(Line { name: name.to_string(), points });
+        }
+        let charts = vec![Chart {
+            title: "wear of blocks, halfway through the life".to_string(),
+            x: "erasures, % of what a block withstands".to_string(),
+            y: "% of blocks".to_string(),
+            doubling_x: false,
+            lines,
+            dots: None,
+        }];
+        Ok(Outcome { findings, charts })
     }
 
     /// Random writes to the device in its full size until it is worn out.
-    fn terabytes(&self, device: &Device, seed: u64) -> Result<f64, ExperimentError> {
+    fn life(&self, device: &Device, seed: u64) -> Result<Life, ExperimentError> {
         let mut parameters = device.parameters()?;
         let divisor = self.endurance_divisor.get();
         let shorter =
@@ -134,15 +175,25 @@ impl CellLife {
         let mut flash = build(&parameters, seed)?;
         let page_bytes = u64::from(parameters.page_bytes.get());
         let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(seed));
+        let endurance_cycles = parameters.endurance_cycles.get();
         // More than the blocks can take, whatever happens.
-        let rounds = u64::from(parameters.endurance_cycles.get()) * 4;
+        let rounds = u64::from(endurance_cycles) * 4;
+        let mut looks = Vec::new();
         for written in 0..pages * rounds {
+            if written.is_multiple_of(pages) {
+                looks.push(flash.wear());
+            }
             let request = Request::write(random.below(pages) * page_bytes, page_bytes);
             match flash.serve(0, request) {
                 Ok(_) => (),
                 Err(Refusal::WornOut { .. }) => {
                     let scale = device.divisor.get() as f64 * f64::from(divisor);
-                    return Ok((written * page_bytes) as f64 * scale / 1e12);
+                    return Ok(Life {
+                        terabytes: (written * page_bytes) as f64 * scale / 1e12,
+                        write_amplification: flash.write_amplification(),
+                        halfway: looks.swap_remove(looks.len() / 2),
+                        endurance_cycles,
+                    });
                 }
                 Err(refusal) => return Err(unfit(refusal)),
             }

@@ -24,6 +24,8 @@ pub struct SolidStateParameters {
     pub write_mb_s: Positive,
     /// Controller, link and driver for each request.
     pub command_us: Positive,
+    /// To make last what was written; in no time without, as with a protected buffer.
+    pub flush_us: Option<Positive>,
 }
 
 /// An SSD from outside: channels that read faster than they write, behind one link.
@@ -97,7 +99,10 @@ impl Model for SolidState {
                 let there = self.transfer(begun, begun, request.bytes, rate);
                 self.stripes(there, request, self.parameters.write_us)
             }
-            Operation::Flush => self.channels.iter().copied().fold(begun, Nanoseconds::max),
+            Operation::Flush => {
+                let written = self.channels.iter().copied().fold(begun, Nanoseconds::max);
+                written + self.parameters.flush_us.map_or(0, Positive::microseconds)
+            }
             Operation::Discard => begun,
         })
     }
