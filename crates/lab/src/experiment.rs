@@ -11,6 +11,7 @@ mod lanes;
 mod page_out;
 mod pieces;
 mod priming;
+mod systems;
 
 use std::fmt::Write;
 
@@ -55,6 +56,7 @@ enum Procedure {
     FreeBehind(free_behind::FreeBehind),
     Ceiling(ceiling::Ceiling),
     PageOut(page_out::PageOut),
+    Systems(systems::Systems),
 }
 
 /// A figure that an experiment found.
@@ -162,6 +164,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("find-twice", include_str!("../experiments/find-twice.toml")),
     ("safe-ceiling", include_str!("../experiments/safe-ceiling.toml")),
     ("free-behind", include_str!("../experiments/free-behind.toml")),
+    ("memory-systems", include_str!("../experiments/memory-systems.toml")),
     ("priming", include_str!("../experiments/priming.toml")),
     ("l2arc-lanes", include_str!("../experiments/l2arc-lanes.toml")),
     ("tmpfs-page-out", include_str!("../experiments/tmpfs-page-out.toml")),
@@ -228,6 +231,7 @@ impl Experiment {
             Procedure::FreeBehind(procedure) => procedure.run(self.seed),
             Procedure::Ceiling(procedure) => procedure.run(self.seed),
             Procedure::PageOut(procedure) => procedure.run(self.seed),
+            Procedure::Systems(procedure) => procedure.run(self.seed).map(Outcome::from),
         }
     }
 }

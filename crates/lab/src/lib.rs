@@ -31,6 +31,7 @@ pub mod report;
 pub mod sizing;
 mod stack_distances;
 mod standing;
+pub mod system;
 mod trace;
 pub mod workload;
 

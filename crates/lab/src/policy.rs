@@ -28,6 +28,7 @@ pub use lru::Lru;
 pub use min::{Min, NEVER};
 pub use name::{PolicyName, UnknownPolicy};
 pub use objects::Objects;
+pub(crate) use queues::Queues;
 pub use s3_fifo::S3Fifo;
 pub use shipped::{Numbered, Shipped};
 pub use sieve::Sieve;

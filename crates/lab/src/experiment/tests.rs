@@ -96,6 +96,21 @@ fn free_behind_keeps_streams_out() {
 }
 
 #[test]
+fn streams_dilute_ufs_and_pass_the_zfs_of_then() {
+    let findings = findings("memory-systems");
+    let of = |system: &str, what: &str, unit| figure(&findings, &format!("{system}: {what}"), unit);
+    let change = |system: &str| {
+        of(system, "reads right after the stream", "1/s") / of(system, "reads once warm", "1/s")
+    };
+    assert!(change("UFS") < 0.6 && change("UFS, freebehind=0") < 0.9);
+    assert!(change("ZFS of 2009, 8k, bshift=13") > 1.2);
+    let brought = |system: &str| of(system, "from the disk for each", "KiB");
+    let ratio = brought("ZFS of 2009, 8k") / brought("ZFS of 2009, 8k, bshift=13");
+    assert!((7.0..8.5).contains(&ratio), "{ratio}");
+    assert!(brought("ZFS of 2009, 128k") > 16.0 * brought("UFS, maxcontig=2"));
+}
+
+#[test]
 fn slower_and_repeated_priming_brings_more() {
     let found = findings("priming");
     near(&found, 0.3, &["LDAP time after it"]);

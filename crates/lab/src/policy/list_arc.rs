@@ -35,6 +35,11 @@ impl ListArc {
         self.p
     }
 
+    /// Whether an object is in the cache. It does not count as a use.
+    pub fn holds(&self, id: u32) -> bool {
+        matches!(self.queues.of(id), Some(T1 | T2))
+    }
+
     /// Cases II and III: a ghost of `ours` says that its side was too small. By how much the
     /// target moves.
     fn step(&self, ours: usize, other: usize, weight: u64) -> f64 {

@@ -16,7 +16,7 @@ const _: () = assert!(OBJECTS_MAX + NOWHERE <= LINK as usize, "a link has room f
 /// closes the queue to a ring, so that linking needs no special cases. An entry is kept small, for
 /// the time goes into fetching it.
 #[derive(Debug)]
-pub(super) struct Queues<const N: usize> {
+pub(crate) struct Queues<const N: usize> {
     objects: Objects,
     nodes: Vec<Node>,
     weights: [u64; N],
