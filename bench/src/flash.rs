@@ -28,8 +28,9 @@ const CASES: &[Case] = &[
     Case {
         comparison: Comparison {
             name: "flash-fill",
-            what: "Filling an empty device of 3600 MiB with records of 16 KiB that do not compress, \
-               untuned, 32 MiB of buffers; fio writes 1 MiB at a time, 8 under way.",
+            what: "Filling an empty device of 3600 MiB with records of 16 KiB that do not \
+                   compress, untuned, 32 MiB of buffers; fio writes 1 MiB at a time, 8 under \
+                   way.",
             unit: "MB/s",
             larger_is_better: true,
         },
@@ -64,7 +65,7 @@ const START: Case = Case {
     comparison: Comparison {
         name: "flash-start",
         what: "A start with more than ten million records of 256 bytes on the device, after a stop \
-           that wrote nothing down and after one that did.",
+               that wrote nothing down and after one that did.",
         unit: "seconds",
         larger_is_better: false,
     },

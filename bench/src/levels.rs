@@ -54,8 +54,8 @@ const CASES: [Case; 3] = [
     Case {
         comparison: Comparison {
             name: "levels-random",
-            what: "Random reads of 16 KiB by 4 threads from 192 MiB behind an origin as slow as hdd, \
-               of which RAM holds a fourth and the cache device all.",
+            what: "Random reads of 16 KiB by 4 threads from 192 MiB behind an origin as slow as \
+                   hdd, of which RAM holds a fourth and the cache device all.",
             unit: "reads/s",
             larger_is_better: true,
         },
@@ -76,7 +76,7 @@ const CASES: [Case; 3] = [
         comparison: Comparison {
             name: "levels-slow-stream",
             what: "The file in sequence, 1 MiB at a time, with a cache device that takes 20 ms for \
-               each call and does one after the other.",
+                   each call and does one after the other.",
             unit: "MB/s",
             larger_is_better: true,
         },

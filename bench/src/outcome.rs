@@ -69,7 +69,7 @@ pub(crate) fn in_turn(
 }
 
 /// Median, least and greatest.
-fn median(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
+pub(crate) fn median(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
     values.sort_by(f64::total_cmp);
     let middle = values.get(values.len() / 2)?;
     Some((*middle, *values.first()?, *values.last()?))

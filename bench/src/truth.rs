@@ -6,7 +6,7 @@ mod model;
 mod mount;
 
 use crate::Arguments;
-use crate::case::{Outcome, Row, median};
+use crate::outcome::{Outcome, Row, median};
 use calibration::Calibration;
 use load::{LOADS, Load};
 

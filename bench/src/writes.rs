@@ -146,7 +146,8 @@ const CASES: &[Case] = &[
     Case {
         comparison: Comparison {
             name: "writes-durable-hdd",
-            what: "The same, one job, before an origin as slow as hdd, with a log device and without.",
+            what: "The same, one job, before an origin as slow as hdd, with a log device and \
+                   without.",
             unit: "microseconds",
             larger_is_better: false,
         },
@@ -206,8 +207,8 @@ const CASES: &[Case] = &[
     Case {
         comparison: Comparison {
             name: "writes-random-hdd",
-            what: "Writes of 4 KiB at random places of 64 MiB before an origin as slow as hdd, and an \
-               fsync at the end, without a log device.",
+            what: "Writes of 4 KiB at random places of 64 MiB before an origin as slow as hdd, and \
+                   an fsync at the end, without a log device.",
             unit: "writes/s",
             larger_is_better: true,
         },
@@ -217,8 +218,8 @@ const CASES: &[Case] = &[
     Case {
         comparison: Comparison {
             name: "writes-endless-hdd",
-            what: "An endless writer of 4 KiB at random places: the latency that 999 of 1000 writes \
-               stay below, by that of half of them.",
+            what: "An endless writer of 4 KiB at random places: the latency that 999 of 1000 \
+                   writes stay below, by that of half of them.",
             unit: "times",
             larger_is_better: false,
         },
@@ -228,8 +229,8 @@ const CASES: &[Case] = &[
     Case {
         comparison: Comparison {
             name: "writes-flash-random",
-            what: "Writes of 4 KiB at random places of 64 MiB before an origin as slow as hdd, with \
-                   a flash level and without.",
+            what: "Writes of 4 KiB at random places of 64 MiB before an origin as slow as hdd, \
+                   with a flash level and without.",
             unit: "writes/s",
             larger_is_better: true,
         },

@@ -401,9 +401,9 @@ pub(crate) struct IntervalArguments {
 
 /// Write down what a pool is asked for, as a trace for the lab.
 ///
-/// Times, places and lengths of reads and writes are recorded, and for each file a number that means
-/// nothing outside of the recording: neither names nor contents. What the kernel answers from its
-/// page cache does not come here. Ctrl-C ends it.
+/// Times, places and lengths of reads and writes are recorded, and for each file a number that
+/// means nothing outside of the recording: neither names nor contents. What the kernel answers from
+/// its page cache does not come here. Ctrl-C ends it.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArguments {
     /// Record this share of all contents; sizes in the lab are then to be divided accordingly

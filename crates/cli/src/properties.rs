@@ -33,8 +33,8 @@ mod tests {
     fn page() -> String {
         let mut text = String::from(
             "# Properties\n\n\
-             What can be set on a pool and on the datasets in it, as `warmfront help set` tells it. \
-             [Tuning](tuning.md) says\nwhen to turn which. This page is written by \
+             What can be set on a pool and on the datasets in it, as `warmfront help set` tells \
+             it. [Tuning](tuning.md) says\nwhen to turn which. This page is written by \
              `WARMFRONT_WRITE_DOCS=1 cargo test --release -p warmfront-cli properties`.\n",
         );
         for property in PROPERTIES {

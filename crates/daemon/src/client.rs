@@ -9,9 +9,9 @@ use crate::line::{Connection, LineError};
 use crate::logs::MountProgress;
 use crate::paths::Paths;
 use crate::protocol::{
-    CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime,
-    PrimeProgress, PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, RecordedRequests, Request,
-    Response, SILENCE_MAX, Setting, Statistics, Status, TxgRow, Undone, Why,
+    CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime, PrimeProgress,
+    PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, RecordedRequests, Request, Response, SILENCE_MAX,
+    Setting, Statistics, Status, TxgRow, Undone, Why,
 };
 use crate::socket::connect;
 

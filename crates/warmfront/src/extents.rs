@@ -374,8 +374,8 @@ mod tests {
                         wanted[place.clone()].copy_from_slice(&data);
                         newest[place].fill(count);
                         if !extents.append(offset, &data, txg) {
-                            let chunk = budget.chunk(&Bytes::Borrowed(&data)).expect("there is room");
-                            extents.insert(offset, chunk, txg);
+                            let chunk = budget.chunk(&Bytes::Borrowed(&data));
+                            extents.insert(offset, chunk.expect("there is room"), txg);
                         }
                     }
                     Step::Remove { offset, length } => {
