@@ -1,8 +1,8 @@
 //! Programs lose nothing that they were told is safe when the daemon is killed at any moment.
 //!
 //! Each test works on a mount with a log device, kills the daemon with `kill -9` in the middle,
-//! mounts again, which replays the log, compares, and goes on from there. `WARMFRONT_KILLS` says how
-//! often; with `WARMFRONT_SOAK` the moments differ from run to run.
+//! mounts again, which replays the log, compares, and goes on from there. `WARMFRONT_KILLS` says
+//! how often; with `WARMFRONT_SOAK` the moments differ from run to run.
 
 #[path = "kill/git.rs"]
 mod git;

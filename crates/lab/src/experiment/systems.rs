@@ -8,8 +8,8 @@ use crate::model::{Equipment, Nanoseconds, Queue, Request, Ticket};
 use crate::system::{MemorySystem, Ufs, UfsParameters, Zfs2009, Zfs2009Parameters};
 use crate::workload::{PatternParameters, Workload, WorkloadParameters};
 
-/// Other file systems keep one file in memory: a warm load at random, a stream through the file, and
-/// the load again.
+/// Other file systems keep one file in memory: a warm load at random, a stream through the file,
+/// and the load again.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Systems {

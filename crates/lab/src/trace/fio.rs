@@ -24,8 +24,8 @@ pub(super) fn is_log_line(line: &str) -> bool {
         && columns.iter().take(4).all(|column| column.parse::<u64>().is_ok())
 }
 
-/// What fio writes with `write_iolog`: version 2, `file action [offset bytes]`, and version 3 with a
-/// time before each line. Files that are added, opened and closed are no requests, nor are waits.
+/// What fio writes with `write_iolog`: version 2, `file action [offset bytes]`, and version 3 with
+/// a time before each line. Files that are added, opened and closed are no requests, nor are waits.
 pub(super) fn read_iolog(input: &mut Input, requests: &mut Builder) -> Result<(), TraceError> {
     let mut ranges = Ranges::default();
     let mut has_times = None;

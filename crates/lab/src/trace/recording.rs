@@ -7,7 +7,8 @@ use super::ranges::Ranges;
 /// How the first line begins.
 pub(super) const HEADING: &str = "warmfront recording 1,";
 
-/// What `warmfront record` writes: after the heading lines of `time_us operation file offset bytes`.
+/// What `warmfront record` writes: after the heading lines of
+/// `time_us operation file offset bytes`.
 pub(super) fn read(input: &mut Input, requests: &mut Builder) -> Result<(), TraceError> {
     let mut ranges = Ranges::default();
     let mut headed = false;
