@@ -225,23 +225,14 @@ impl Stage {
     /// The files of the demo behind the slow origin, with a cache device.
     fn request(&self) -> MountRequest {
         MountRequest {
-            source: MountSource::Directory(self.origin.clone()),
             mountpoint: Some(self.mountpoint()),
             properties: vec![("coherence".to_string(), "exclusive".to_string())],
             arc_max: Some(daemon::ArcMax::Size(warmfront::Size::Bytes(self.ceiling_bytes))),
-            arc_min: None,
             read_only: true,
-            allow_other: false,
             slow: Some(self.model.to_string()),
-            no_promote_cgroups: Vec::new(),
             caches: vec![self.cache()],
-            force_cache: false,
-            log: None,
-            discard_log: false,
-            force_log: false,
-            cold: false,
             dwpd: Some(Dwpd::Unlimited),
-            cache_key: None,
+            ..MountRequest::new(MountSource::Directory(self.origin.clone()))
         }
     }
 }

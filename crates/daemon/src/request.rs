@@ -83,6 +83,31 @@ pub struct MountRequest {
     pub cache_key: Option<CacheKey>,
 }
 
+impl MountRequest {
+    /// As the pool's settings say, else as by default.
+    pub fn new(source: MountSource) -> MountRequest {
+        MountRequest {
+            source,
+            mountpoint: None,
+            properties: Vec::new(),
+            arc_max: None,
+            arc_min: None,
+            read_only: false,
+            allow_other: false,
+            slow: None,
+            no_promote_cgroups: Vec::new(),
+            caches: Vec::new(),
+            force_cache: false,
+            log: None,
+            discard_log: false,
+            force_log: false,
+            cold: false,
+            dwpd: None,
+            cache_key: None,
+        }
+    }
+}
+
 /// A mount that answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounted {

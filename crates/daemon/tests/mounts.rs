@@ -81,23 +81,9 @@ const FOREGROUND: &str = "foreground";
 fn foreground(top: &Path) -> ExitCode {
     let paths = Paths::new(top.join("config"), top.join("run"));
     let request = MountRequest {
-        source: MountSource::Directory(top.join("slow")),
         mountpoint: Some(top.join("fast")),
-        properties: Vec::new(),
-        arc_max: None,
-        arc_min: None,
         read_only: true,
-        allow_other: false,
-        slow: None,
-        no_promote_cgroups: Vec::new(),
-        caches: Vec::new(),
-        force_cache: false,
-        log: None,
-        discard_log: false,
-        force_log: false,
-        cold: false,
-        dwpd: None,
-        cache_key: None,
+        ..MountRequest::new(MountSource::Directory(top.join("slow")))
     };
     let say = |mounted: &Mounted| println!("{}", mounted.descriptor.pool);
     match mount_in_foreground(&paths, &request, &|_| (), say) {
@@ -133,23 +119,9 @@ impl Place {
 
     fn request(&self) -> MountRequest {
         MountRequest {
-            source: MountSource::Directory(self.slow.clone()),
             mountpoint: Some(self.fast.clone()),
-            properties: Vec::new(),
             arc_max: Some(ArcMax::Size(Size::Bytes(64 << 20))),
-            arc_min: None,
-            read_only: false,
-            allow_other: false,
-            slow: None,
-            no_promote_cgroups: Vec::new(),
-            caches: Vec::new(),
-            force_cache: false,
-            log: None,
-            discard_log: false,
-            force_log: false,
-            cold: false,
-            dwpd: None,
-            cache_key: None,
+            ..MountRequest::new(MountSource::Directory(self.slow.clone()))
         }
     }
 
