@@ -195,8 +195,8 @@ fn the_origin_comes_and_goes_under_commits() {
     journals.check(mount.path());
     journals.check(disk.path());
     // The same, and the daemon is killed before the origin is back.
-    let path = mount.path().to_owned();
-    journals.during(&path, || {
+    let top = mount.path().to_owned();
+    journals.during(&top, || {
         let _calm = Calm(&disk);
         journals.go_on();
         disk.faults().fail_next_of(u64::MAX, Errno::NOTCONN, |_| true);
