@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_fits_both_together_misses_once_and_one_that_does_not_keeps_a_part() {
+    fn a_loop_that_fits_misses_once_and_one_that_does_not_gains_next_to_nothing() {
         let bytes_of = |_| 1;
         let mut levels = levels(&bytes_of, 10, &[0, 30, 100]);
         for id in (0..100).cycle().take(10_000) {
@@ -166,8 +166,9 @@ mod tests {
         assert_eq!(levels.ram_hits, 0, "LRU keeps nothing of a loop");
         assert_eq!((levels.rings[0].hits, levels.rings[0].written), (0, 0));
         assert_eq!((levels.rings[2].hits, levels.rings[2].written), (9_900, 100));
-        let part = levels.rings[1].hits;
-        assert!((1_000..4_000).contains(&part), "{part}");
+        // What was there first is hit once; then all come again, and each pushes another one out.
+        let few = levels.rings[1].hits;
+        assert!((30..1_000).contains(&few), "{few}");
         for ring in &levels.rings {
             assert_eq!(ring.validate(bytes_of), Ok(()));
         }
