@@ -251,7 +251,8 @@ impl Pool {
         object.id == self.root() || object.place().parent.is_some()
     }
 
-    /// Appends a record, after a commit if the log is full.
+    /// Appends a record of a change. It does not wait for a commit, which may need what the one who
+    /// makes the change holds.
     async fn append(
         self: &Arc<Self>,
         intent: &Arc<Intent>,
@@ -260,10 +261,14 @@ impl Pool {
         for _ in 0..ATTEMPTS_MAX {
             match self.try_append(intent, record) {
                 Ok(position) => return Ok(position),
+                Err(AppendError::Full { .. }) => {
+                    self.close_early();
+                    break;
+                }
                 Err(error) => self.make_room(intent, error).await?,
             }
         }
-        Err(EngineError::Log { reason: "the log stays full".to_string() })
+        Err(EngineError::Log { reason: "the log is full".to_string() })
     }
 
     fn try_append(

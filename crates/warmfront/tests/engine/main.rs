@@ -6,6 +6,7 @@ mod curve;
 mod flash;
 #[path = "../fixtures/flash_device.rs"]
 mod flash_device;
+mod logging;
 mod naming;
 mod policies;
 mod priming;
