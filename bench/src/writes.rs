@@ -45,50 +45,32 @@ const NATIVE: Subject = Subject {
     with_log: false,
     with_flash: false,
 };
-const LOGGED: Subject =
-    Subject { name: "warmfront", mount: Some(&[]), with_log: true, with_flash: false };
-const HDD_LOGGED: Subject = Subject {
-    name: "warmfront, origin hdd, log",
-    mount: Some(&["--slow", "hdd"]),
-    with_log: true,
-    with_flash: false,
-};
+const LOGGED: Subject = Subject { name: "warmfront", mount: Some(&[]), with_log: true, ..NATIVE };
+const HDD: Subject =
+    Subject { name: "hdd, written back", mount: Some(&["--slow", "hdd"]), ..NATIVE };
+const HDD_LOGGED: Subject = Subject { name: "warmfront, origin hdd, log", with_log: true, ..HDD };
 /// As one sets up the directory of a database: nobody else writes there.
 const EXCLUSIVE: Subject = Subject {
     name: "warmfront, hdd, log, exclusive",
     mount: Some(&["--slow", "hdd", "-o", "coherence=exclusive"]),
-    with_log: true,
-    with_flash: false,
-};
-const HDD: Subject = Subject {
-    name: "hdd, written back",
-    mount: Some(&["--slow", "hdd"]),
-    with_log: false,
-    with_flash: false,
+    ..HDD_LOGGED
 };
 const HDD_THROUGH: Subject = Subject {
     name: "hdd, each write by itself",
     mount: Some(&["--slow", "hdd", "-o", "write=through"]),
-    with_log: false,
-    with_flash: false,
-};
-const FLASH: Subject = Subject {
-    name: "warmfront, hdd, 32M of RAM, flash",
-    mount: Some(&["--slow", "hdd", "--arc-max", "32M", "-o", "recordsize=4k"]),
-    with_log: false,
-    with_flash: true,
+    ..HDD
 };
 const NO_FLASH: Subject = Subject {
     name: "the same without flash",
     mount: Some(&["--slow", "hdd", "--arc-max", "32M", "-o", "recordsize=4k"]),
-    with_log: false,
-    with_flash: false,
+    ..HDD
 };
+const FLASH: Subject =
+    Subject { name: "warmfront, hdd, 32M of RAM, flash", with_flash: true, ..NO_FLASH };
 const SMALL: Subject = Subject {
     name: "warmfront, origin hdd, 64M of RAM",
     mount: Some(&["--slow", "hdd", "--arc-max", "64M"]),
-    with_log: false,
-    with_flash: false,
+    ..HDD
 };
 
 #[derive(Debug, Clone, Copy)]
