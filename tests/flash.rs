@@ -477,7 +477,7 @@ fn after_a_stop_names_and_hot_records_are_known_again() {
     assert_eq!(walk(mount.path()), found);
     let status = mount.status();
     let calls = warmfront_tests::origin_calls(&status);
-    assert!(calls <= 5, "{calls} calls to the slow disk");
+    assert!(calls <= 5, "{calls} calls to the slow disk: {:#}", status["counters"]);
     assert!(status["restored"]["answers"].as_u64().expect("a count") >= 200);
 
     // Changes are known as well, and what a crash has taken is asked for.

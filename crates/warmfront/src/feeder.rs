@@ -15,7 +15,7 @@ use crate::answer::{Cached, Content, Metadata};
 use crate::counters::Counter;
 use crate::error::Result;
 use crate::key::{Key, Part};
-use crate::memory::Memory;
+use crate::memory::{Memory, RANKED_BYTES};
 use crate::names::NAMES;
 use crate::object::{Object, Tenant};
 use crate::pool::Pool;
@@ -36,6 +36,8 @@ const POSTPONED_MAX: usize = 1 << 16;
 const TICK_MAX: Duration = Duration::from_secs(1);
 /// Between two syncs of an origin for the sake of such records.
 const SYNC_INTERVAL: Duration = Duration::from_secs(5);
+/// The time in which flash takes in what only RAM holds when a pool ends.
+const LAST_FEED_MAX: Duration = Duration::from_secs(5);
 /// A wait for a device that takes writes more slowly than records come, and how many there are.
 const PATIENCE: (Duration, u32) = (Duration::from_millis(1), 100);
 
@@ -186,7 +188,7 @@ impl Memory {
                 tenant: offer.tenant,
             };
             drop(offer);
-            self.feed_patiently(pool, candidate).await;
+            self.feed_or_postpone(pool, candidate).await;
         }
         let mut waits = false;
         for pool in &pools {
@@ -211,14 +213,10 @@ impl Memory {
         state.running.then_some(pools)
     }
 
-    /// Offers a record to flash until it has been taken in or refused, but not for long.
-    async fn feed_patiently(&self, pool: &Arc<Pool>, candidate: Candidate) {
-        for attempt in 0..=PATIENCE.1 {
-            match pool.feed(candidate, attempt == PATIENCE.1) {
-                Feeding::Done => return,
-                Feeding::Postponed => return self.postpone(pool, candidate),
-                Feeding::Busy => pool.clock.sleep(PATIENCE.0).await,
-            }
+    /// Offers a record to flash, or notes that it has to wait for a sync of the origin.
+    async fn feed_or_postpone(&self, pool: &Arc<Pool>, candidate: Candidate) {
+        if pool.feed_patiently(candidate).await == Feeding::Postponed {
+            self.postpone(pool, candidate);
         }
     }
 
@@ -272,7 +270,7 @@ impl Memory {
             (std::mem::take(&mut fed.ready), waits)
         };
         for candidate in ready {
-            self.feed_patiently(pool, candidate).await;
+            self.feed_or_postpone(pool, candidate).await;
         }
         pool.write_aliases(false).await;
         waits || pool.may_owe_aliases()
@@ -281,7 +279,7 @@ impl Memory {
 
 /// Makes what waits ready by a sync of the origin, however long that takes.
 async fn sync(memory: Arc<Memory>, pool: Arc<Pool>, mut waiting: VecDeque<Candidate>) {
-    let synced = pool.sync().await;
+    let synced = pool.sync_all().await;
     let mut state = memory.feeder.state.lock();
     let Some(fed) = state.pools.get_mut(&pool.number) else { return };
     fed.is_syncing = false;
@@ -314,6 +312,17 @@ async fn run(feeder: Arc<Feeder>, memory: Weak<Memory>, clock: Arc<dyn Clock>) {
 }
 
 impl Pool {
+    /// Offers a record of the ARC to flash until it has been taken in or refused, but not for long.
+    async fn feed_patiently(&self, candidate: Candidate) -> Feeding {
+        for _ in 0..PATIENCE.1 {
+            match self.feed(candidate, false) {
+                Feeding::Busy => self.clock.sleep(PATIENCE.0).await,
+                fed => return fed,
+            }
+        }
+        self.feed(candidate, true)
+    }
+
     /// Offers a record of the ARC to flash. When the device is busy for the last time, it is
     /// refused.
     fn feed(&self, candidate: Candidate, is_last: bool) -> Feeding {
@@ -442,12 +451,27 @@ impl Pool {
     /// a second time where it stands.
     pub(crate) async fn feed_again(&self, key: Key) {
         let Some(at) = self.memory.cache.locate(&key) else { return };
-        let candidate = Candidate { key, list: at.list, touches: 2, tenant: at.tenant };
-        for attempt in 0..=PATIENCE.1 {
-            if self.feed(candidate, attempt == PATIENCE.1) != Feeding::Busy {
+        self.feed_patiently(Candidate { key, list: at.list, touches: 2, tenant: at.tenant }).await;
+    }
+
+    /// Offers to flash what only RAM holds, from the hottest on, for a while at most: when the pool
+    /// ends. Answers are not needed there, since a [snapshot](Pool::snapshot) has them.
+    pub(crate) async fn feed_the_rest(&self) {
+        let until = self.now() + LAST_FEED_MAX;
+        let records = self.memory.cache.statistics().usage.records();
+        let _charged = self.memory.charge(records * RANKED_BYTES);
+        for (key, at) in self.memory.cache.by_heat() {
+            let is_record = key.pool() == self.number && key.record_number().is_some();
+            if !is_record || self.flash.level.holds(&key.on_flash()) {
+                continue;
+            }
+            if self.now() >= until {
+                tracing::info!("what else RAM holds comes from the origin at the next start");
                 return;
             }
-            self.clock.sleep(PATIENCE.0).await;
+            let touches = if at.prefetched { 0 } else { u32::from(at.hits) + 1 };
+            let candidate = Candidate { key, list: at.list, touches, tenant: at.tenant };
+            self.feed_patiently(candidate).await;
         }
     }
 

@@ -199,10 +199,12 @@ impl Pool {
         removed
     }
 
-    /// Writes down what the cache devices need to be warm at the next start, and stops using them.
+    /// Writes down what the cache devices need to be warm at the next start, and on them what only
+    /// RAM holds; then stops using them.
     pub async fn stop_caches(self: &Arc<Self>) {
         if self.flash.is_in_use() {
             self.write_aliases(true).await;
+            self.feed_the_rest().await;
             self.flash.level.stop().await;
         }
     }

@@ -555,9 +555,15 @@ impl Pool {
     /// # Errors
     /// When the origin could not make it so.
     pub async fn sync(self: &Arc<Self>) -> Result<()> {
-        if self.read_only {
-            return Ok(());
+        match self.sync_all().await {
+            // Nothing was changed through it.
+            Err(_) if self.read_only => Ok(()),
+            synced => synced,
         }
+    }
+
+    /// Makes everything durable that was changed at the origin, by whomever.
+    pub(crate) async fn sync_all(self: &Arc<Self>) -> Result<()> {
         if self.is_dirty() || self.intent().is_some() {
             self.write_back.names_changed();
             self.commit_all().await?;

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arc::{Arena, Cache, Charge, Class, Kind, PolicyKind, Queue, SettingStatistics};
+use arc::{Arena, Cache, Charge, Class, Kind, Location, PolicyKind, Queue, SettingStatistics};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use parking_lot::Mutex;
@@ -16,6 +16,9 @@ use crate::shares::{ShareInForce, Shares};
 
 /// The cache is resized only when the other charges have moved by this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
+
+/// What a record takes in a list by heat: twice while that is sorted.
+pub(crate) const RANKED_BYTES: u64 = 2 * size_of::<(usize, f64, Key, Location)>() as u64;
 
 /// Readers whose use does not count that can be read ahead for without disturbing each other.
 const PASSING_READERS: u64 = 4;

@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::answer::{Cached, Content};
 use crate::counters::Counter;
 use crate::key::{Key, Part};
-use crate::memory::ChargedApart;
+use crate::memory::{ChargedApart, RANKED_BYTES};
 use crate::object::Tenant;
 use crate::pool::Pool;
 use crate::property::{CacheLevel, Coherence};
@@ -35,11 +35,9 @@ use crate::version::{SavedVersion, Version};
 const MAGIC: &[u8; 8] = b"WFSNAP01";
 /// Magic and checksum.
 const HEAD_BYTES: usize = MAGIC.len() + 8;
-/// What a key takes while it is written down: in the list by heat, twice while that is sorted, and
-/// in its saved forms, which grow by doubling.
-const KEY_BYTES: u64 = (2 * size_of::<(usize, f64, Key, arc::Location)>()
-    + 2 * size_of::<SavedRecord>()
-    + 2 * SAVED_BYTES_MAX) as u64;
+/// What a key takes while it is written down: in the list by heat, and in its saved forms, which
+/// grow by doubling.
+const KEY_BYTES: u64 = RANKED_BYTES + (2 * size_of::<SavedRecord>() + 2 * SAVED_BYTES_MAX) as u64;
 /// The longest form of a saved record, bytes.
 const SAVED_BYTES_MAX: usize = 5 + 3 * 10;
 /// Answers and records that are written down at most, the hottest ones.

@@ -31,6 +31,7 @@ struct Machine {
     renounced: Arc<Mutex<u64>>,
     /// A file called `file` is found before it is known what the devices hold.
     looks_up_early: bool,
+    read_only: bool,
 }
 
 /// A pool as one start of it.
@@ -52,6 +53,7 @@ impl Machine {
             life: 0,
             renounced: Arc::default(),
             looks_up_early: false,
+            read_only: false,
         }
     }
 
@@ -85,7 +87,7 @@ impl Machine {
             memory: Memory::new(ceiling_bytes),
             clock: Arc::new(simulation.clone()),
             spawn: Arc::new(simulation.clone()),
-            read_only: false,
+            read_only: self.read_only,
             flash: FlashOptions { options: options(), renounce: Some(Arc::new(renounce)) },
         }));
         let pool = pool.expect("memory answers");
@@ -202,6 +204,49 @@ fn a_restart_finds_on_flash_what_was_there() {
     assert_eq!(start.read(&file, 0, contents.len()), contents);
     assert_eq!(start.counter("l2_hits"), 1024, "all of the file was on flash");
     assert_eq!(start.counter("origin_reads"), 0);
+}
+
+#[test]
+fn a_pool_that_changes_nothing_is_warm_after_a_restart() {
+    let (mut machine, contents) = with_file();
+    machine.read_only = true;
+    let devices: [Arc<dyn Device>; 1] = [device(16 << 20)];
+    let start = machine.start(&[], &devices);
+    let file = start.open("file", READ);
+    start.read(&file, 0, contents.len());
+    start.wait(SECOND * 20);
+    drop((file, start));
+    machine.simulation.crash();
+    let start = machine.start(&[], &devices);
+    let file = start.open("file", READ);
+    assert_eq!(start.read(&file, 0, contents.len()), contents);
+    assert!(start.counter("l2_hits") > 1000, "{} of 1024", start.counter("l2_hits"));
+}
+
+#[test]
+fn a_stop_writes_on_flash_what_only_ram_holds() {
+    for (read_only, takes_the_rest) in [(false, true), (true, true), (false, false)] {
+        let mut machine = Machine::new(17);
+        let contents = pattern(1 << 20, 5);
+        machine.start(&[], &[]).create("file", &contents);
+        machine.read_only = read_only;
+        let devices: [Arc<dyn Device>; 1] = [device(16 << 20)];
+        let start = machine.start(&["secondarycache=none"], &devices);
+        let file = start.open("file", READ);
+        start.read(&file, 0, contents.len());
+        drop(file);
+        start.wait(SECOND * 20);
+        if takes_the_rest {
+            start.pool.datasets().set("pool", "secondarycache", "all").expect("a value");
+        }
+        start.simulation.run(start.pool.stop_caches());
+        drop(start);
+        machine.simulation.crash();
+        let start = machine.start(&[], &devices);
+        let file = start.open("file", READ);
+        assert_eq!(start.read(&file, 0, contents.len()), contents);
+        assert_eq!(start.counter("l2_hits"), if takes_the_rest { 256 } else { 0 });
+    }
 }
 
 #[test]
