@@ -70,6 +70,27 @@ fn the_daemon_is_killed_while_a_program_writes() {
     mount.unmount();
 }
 
+/// A program that runs cannot be written to, nor truncated by an `open` that asks for nothing else.
+#[test]
+fn a_program_that_runs_stays_whole() {
+    require!(Requirement::Fuse);
+    let mount = Mount::new();
+    let program = mount.join("program");
+    fs::copy("/bin/sleep", &program).expect("a program");
+    let expected = fs::read(&program).expect("it can be read");
+    let mut running = std::process::Command::new(&program).arg("60").spawn().expect("it starts");
+    for flags in [OFlags::WRONLY, OFlags::RDWR, OFlags::RDONLY | OFlags::TRUNC] {
+        let opened = rustix::fs::open(&program, flags, Mode::empty());
+        assert_eq!(opened.map(drop), Err(Errno::TXTBSY), "{flags:?}");
+    }
+    let whole = fs::read(&program).expect("it can be read") == expected;
+    running.kill().expect("it ends");
+    running.wait().expect("it has ended");
+    assert!(whole);
+    File::create(&program).expect("it can be truncated now");
+    assert_eq!(fs::metadata(&program).expect("it is there").len(), 0);
+}
+
 /// Fills `slow` with two directories of one file each, of which the tests will read one.
 fn warm_and_cold(slow: &Path) -> Vec<u8> {
     fs::create_dir_all(slow).unwrap();

@@ -173,7 +173,6 @@ impl Filesystem for Door {
     fn init(&self, kernel: &Kernel) -> Settings {
         tracing::debug!(minor = kernel.minor, flags = ?kernel.flags, "the kernel offers");
         let flags = InitFlags::ASYNC_READ
-            | InitFlags::ATOMIC_O_TRUNC
             | InitFlags::BIG_WRITES
             | InitFlags::DONT_MASK
             | InitFlags::AUTO_INVAL_DATA
