@@ -6,6 +6,8 @@
 
 #[path = "kill/git.rs"]
 mod git;
+#[path = "kill/mapped.rs"]
+mod mapped;
 #[path = "kill/postgres.rs"]
 mod postgres;
 #[path = "kill/sqlite.rs"]

@@ -62,3 +62,42 @@ fn the_log_device_cannot_flush() {
     require!(Requirement::Fuse);
     log_device_fails(|call| matches!(call, Call::SyncFile { .. }));
 }
+
+/// A log device is taken away and given back while programs commit; the daemon dies with it and
+/// without it.
+#[test]
+fn a_log_device_comes_and_goes() {
+    require!(Requirement::Fuse);
+    let base = warmfront_tests::test_directory();
+    let log = base.path().join("log").to_str().expect("text").to_string();
+    let words = ["--arc-max=64M", "-owrite=back"];
+    let builder = words.iter().fold(Mount::builder().base(base), |all, word| all.argument(word));
+    let mut mount = builder.start();
+    let journals = Journals::new(3);
+    for dies_with_it in [true, false, true] {
+        let device = format!("{log}:32M");
+        let change = |verb, what: &str| mount.warmfront().run(["pool", verb, "slow", "log", what]);
+        journals.during(mount.path(), || {
+            for _ in 0..3 {
+                journals.go_on();
+                change("add", &device);
+                journals.go_on();
+                change("remove", &log);
+            }
+            if dies_with_it {
+                change("add", &device);
+            }
+            journals.go_on();
+        });
+        assert_eq!(journals.failed(), 0);
+        mount.kill();
+        let with_log = [words[0], words[1], "--log", &log];
+        mount.restart(if dies_with_it { &with_log } else { &words });
+        journals.check(mount.path());
+        if dies_with_it {
+            change("remove", &log);
+        }
+    }
+    mount.unmount();
+    journals.check(mount.origin());
+}

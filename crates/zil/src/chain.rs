@@ -287,7 +287,7 @@ impl Chain {
             let id = self.flights.join(wait.id, up_to, wait.waker);
             wait.id = Some(id);
             if wait.at_first {
-                legs = self.flights.take_over(id, up_to, wait.waker);
+                legs = self.flights.take_over(id, up_to);
             }
         } else if let Some(id) = wait.id.take() {
             self.flights.leave(id, wait.wake);
@@ -296,12 +296,19 @@ impl Chain {
         while self.flights.len() < lanes.max(1)
             && self.waiting.front().is_some_and(|front| front.first <= wanted)
         {
-            legs.push(self.depart(&mut begin));
+            legs.extend(self.depart(wait.id, &mut begin, wait.wake));
         }
         (standing, legs)
     }
 
-    fn depart(&mut self, begin: &mut impl FnMut(Departure) -> Write) -> Leg {
+    /// Lets the first block that waits begin its way, for the waiter `me` to poll or for another
+    /// one, who is to be woken.
+    fn depart(
+        &mut self,
+        me: Option<u64>,
+        begin: &mut impl FnMut(Departure) -> Write,
+        wake: &mut Vec<Waker>,
+    ) -> Option<Leg> {
         let mut filling = self.waiting.pop_front().expect("a block that waits");
         let start = self.next;
         assert_eq!((start.address, start.first), (filling.address, filling.first));
@@ -325,12 +332,12 @@ impl Chain {
         let address = filling.address;
         let buffer = Arc::new(filling.buffer);
         let write = begin(Departure { address, buffer, records: filling.records });
-        self.flights.depart(start.block, (start.first, last), bytes, write)
+        self.flights.depart(me, start.block, (start.first, last), bytes, write, wake)
     }
 
     /// Takes back a write that was polled, and is not done.
-    pub(crate) fn goes_on(&mut self, block: u64, write: Write, wake: &mut Vec<Waker>) {
-        self.flights.goes_on(block, write, wake);
+    pub(crate) fn goes_on(&mut self, block: u64, write: Write) {
+        self.flights.goes_on(block, write);
     }
 
     /// Notes how a block's way has ended. Says whether that is news of a failure.

@@ -1,10 +1,9 @@
 //! Blocks that are under way, and who waits for them.
 //!
 //! Nothing runs in the background, so each block under way has a *driver*, one of those who wait
-//! for it: the device wakes him alone. Once the block has arrived he begins to write the next one,
-//! on behalf of a driver among those who wait for that, and only then wakes the others. So the
-//! device has work while they are woken, and each is woken once. Who gives up leaves what he drives
-//! to another one.
+//! for it: the device wakes him alone, and the write may keep his thread until it ends. Once the
+//! block has arrived he wakes the driver of the next one first, then the others, each once. Who
+//! gives up leaves what he drives to another one.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -33,16 +32,13 @@ pub(crate) struct Flight {
     /// Nothing while somebody polls it, and once it has arrived.
     write: Option<Write>,
     driver: Option<u64>,
-    /// The driver was woken while another one still polled the write on his behalf.
-    missed: bool,
     arrived: bool,
 }
 
-/// A write that is to be polled, for a driver.
+/// A write that its driver is to poll.
 pub(crate) struct Leg {
     pub(crate) block: u64,
     pub(crate) write: Write,
-    pub(crate) waker: Waker,
 }
 
 #[derive(Default)]
@@ -94,57 +90,56 @@ impl Flights {
     }
 
     /// What a waiter drives, or has to because nobody does.
-    pub(crate) fn take_over(&mut self, id: u64, up_to: Position, waker: &Waker) -> Vec<Leg> {
+    pub(crate) fn take_over(&mut self, id: u64, up_to: Position) -> Vec<Leg> {
         let mut legs = Vec::new();
         for flight in self.queue.iter_mut().filter(|flight| flight.first <= up_to) {
             if flight.arrived || flight.driver.is_some_and(|driver| driver != id) {
                 continue;
             }
             flight.driver = Some(id);
-            match flight.write.take() {
-                Some(write) => {
-                    legs.push(Leg { block: flight.block, write, waker: waker.clone() });
-                }
-                None => flight.missed = true,
-            }
+            let write = flight.write.take().expect("only its driver polls it");
+            legs.push(Leg { block: flight.block, write });
         }
         legs
     }
 
-    /// Adds a block, to be polled at once on behalf of one who waits for it.
+    /// Adds a block. It is driven by the waiter `me` if he needs it, who is to poll it at once;
+    /// otherwise by another one, who is to be woken.
     pub(crate) fn depart(
         &mut self,
+        me: Option<u64>,
         block: u64,
         (first, last): (Position, Position),
         bytes: usize,
         write: Write,
-    ) -> Leg {
-        let driver = self.waiters.iter().find(|waiter| waiter.up_to >= first);
-        let driver = driver.expect("only what is waited for departs");
-        let (id, waker) = (driver.id, driver.waker.clone());
+        wake: &mut Vec<Waker>,
+    ) -> Option<Leg> {
+        let mut needs = self.waiters.iter().filter(|waiter| waiter.up_to >= first);
+        let first_of_all = needs.clone().next().expect("only what is waited for departs");
+        let driver = needs.find(|waiter| Some(waiter.id) == me).unwrap_or(first_of_all);
+        let id = driver.id;
+        let (leg, write) = if Some(id) == me {
+            (Some(Leg { block, write }), None)
+        } else {
+            wake.push(driver.waker.clone());
+            (None, Some(write))
+        };
         self.queue.push_back(Flight {
             block,
             first,
             last,
             bytes,
-            write: None,
+            write,
             driver: Some(id),
-            missed: false,
             arrived: false,
         });
-        Leg { block, write, waker }
+        leg
     }
 
-    /// Takes a write back that goes on. Somebody is to be woken if its driver was too early, or
-    /// has gone.
-    pub(crate) fn goes_on(&mut self, block: u64, write: Write, wake: &mut Vec<Waker>) {
+    /// Takes a write back that was polled, and goes on.
+    pub(crate) fn goes_on(&mut self, block: u64, write: Write) {
         let flight = self.queue.iter_mut().find(|flight| flight.block == block);
-        let flight = flight.expect("it is under way until it arrives");
-        flight.write = Some(write);
-        if std::mem::take(&mut flight.missed) || flight.driver.is_none() {
-            flight.driver = None;
-            wake.extend(heir(&self.waiters, flight));
-        }
+        flight.expect("it is under way until it arrives").write = Some(write);
     }
 
     /// Notes that a block has arrived, and returns its first record.

@@ -248,7 +248,7 @@ impl Log {
     fn note(&self, state: &mut State, polled: &mut Vec<Polled>, wake: &mut Vec<Waker>) {
         for Polled { block, write, outcome } in polled.drain(..) {
             let Poll::Ready(outcome) = outcome else {
-                state.chain.goes_on(block, write, wake);
+                state.chain.goes_on(block, write);
                 continue;
             };
             let error = outcome.clone().err();
@@ -401,8 +401,10 @@ impl Future for Waiting<'_> {
             if legs.is_empty() {
                 break standing;
             }
-            for Leg { block, mut write, waker } in legs {
-                let outcome = write.as_mut().poll(&mut Context::from_waker(&waker));
+            // A write may keep this thread.
+            wake.drain(..).for_each(Waker::wake);
+            for Leg { block, mut write } in legs {
+                let outcome = write.as_mut().poll(context);
                 polled.push(Polled { block, write, outcome });
             }
         };

@@ -41,6 +41,11 @@ pub(super) fn submit(file: &Arc<OwnedFd>, request: Request) -> Result<(), Reques
     request.map_or(Ok(()), Err)
 }
 
+/// Whether this thread does nothing but run a future by [`block_on`], so that a call may block it.
+pub(super) fn is_running() -> bool {
+    BLOCKING.try_with(|blocking| blocking.running.get() > 0).unwrap_or(false)
+}
+
 thread_local! {
     static BLOCKING: Blocking = Blocking::new();
 }

@@ -4,15 +4,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
+    AtFlags, FallocateFlags, FileType, FlockOperation, FsWord, Mode, OFlags, SeekFrom, StatxFlags,
     fallocate, flock, fstat, fstatfs, ftruncate, ioctl_blksszget, openat, seek, statx,
 };
 use rustix::io::Errno;
 
 use super::request::{Operation, Outcome, Request};
 use super::ring::Ring;
-use super::workers::Workers;
-use super::{AlignedBuffer, BUFFER_ALIGNMENT, Device, DeviceError, DeviceInfo, DeviceTask, check};
+use super::workers::{self, Workers};
+use super::{
+    AlignedBuffer, BUFFER_ALIGNMENT, Device, DeviceError, DeviceInfo, DeviceTask, blocking, check,
+};
 
 /// How long to wait for another user to leave: the kernel lets go of a file that a killed process
 /// had calls under way at a moment after the process is gone.
@@ -49,19 +51,23 @@ impl Default for DeviceOptions {
 pub struct FileDevice {
     info: DeviceInfo,
     deadline: Duration,
-    /// Threads for writes that last when they end, once there was one: a system call that blocks
-    /// ends sooner than one of the ring, which a thread of the kernel has to finish. They end
-    /// before the ring, which gives the file free.
+    /// Threads for writes that last when they end, once there was one that its caller's thread
+    /// could not make: a system call that blocks ends sooner than one of the ring, which a thread
+    /// of the kernel has to finish. They end before the ring, which gives the file free.
     through: OnceLock<Option<Workers>>,
     backend: Backend,
     file: Arc<OwnedFd>,
     direct: bool,
     /// The kernel does not tell such a file system that a write has to last.
     is_on_fuse: bool,
+    /// The kernel sees to it that a call ends, be it with an error.
+    is_local: bool,
 }
 
 /// What `fstatfs(2)` says of a file on FUSE.
-const FUSE_SUPER_MAGIC: rustix::fs::FsWord = 0x6573_5546;
+const FUSE_SUPER_MAGIC: FsWord = 0x6573_5546;
+/// What it says of a file on ext2 to ext4, XFS, Btrfs and F2FS, which lie on this machine's disks.
+const LOCAL_MAGIC: [FsWord; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010];
 
 /// Threads of a device without a ring.
 const WORKERS: usize = 16;
@@ -105,8 +111,11 @@ impl FileDevice {
         tracing::info!(device = name, size_bytes, block_bytes, direct, transport = ?backend.kind());
         let info = DeviceInfo { name, size_bytes, block_bytes };
         let (deadline, through) = (options.deadline, OnceLock::new());
-        let is_on_fuse = fstatfs(&*file).is_ok_and(|found| found.f_type == FUSE_SUPER_MAGIC);
-        Ok(FileDevice { info, deadline, backend, through, file, direct, is_on_fuse })
+        let lies_on = fstatfs(&*file).map_or(0, |found| found.f_type);
+        let is_on_fuse = lies_on == FUSE_SUPER_MAGIC;
+        let is_block = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+        let is_local = is_block || LOCAL_MAGIC.contains(&lies_on);
+        Ok(FileDevice { info, deadline, backend, through, file, direct, is_on_fuse, is_local })
     }
 
     /// How calls reach the kernel.
@@ -129,9 +138,18 @@ impl FileDevice {
         self.through.get_or_init(start).as_ref()
     }
 
+    /// Whether the caller's thread makes the call: nobody has to be woken for it, and it cannot be
+    /// given up when it takes too long.
+    fn is_made_here(&self, operation: &Operation) -> bool {
+        let lasts = matches!(operation, Operation::WriteThrough(_));
+        lasts && self.is_local && blocking::is_running()
+    }
+
     async fn call(&self, operation: Operation, offset: u64) -> Outcome {
+        let is_made_here = self.is_made_here(&operation);
         let (request, receiver) = Request::new(operation, offset, self.deadline);
         match &self.backend {
+            _ if is_made_here => workers::make(&self.file, request),
             Backend::Ring(ring) => match self.through_workers(&request) {
                 Some(workers) => workers.submit(request),
                 None => ring.submit(request),

@@ -99,7 +99,7 @@ impl Queue {
     fn work(&self, file: &OwnedFd, index: usize) {
         let mut state = self.state.lock();
         loop {
-            let Some(mut request) = state.requests.pop_front() else {
+            let Some(request) = state.requests.pop_front() else {
                 if state.closed {
                     return;
                 }
@@ -108,8 +108,7 @@ impl Queue {
             };
             state.under_way[index] = Some(request.waiter.clone());
             drop(state);
-            let outcome = call(file, &mut request);
-            request.end(outcome);
+            make(file, request);
             state = self.state.lock();
             state.under_way[index] = None;
         }
@@ -129,6 +128,12 @@ impl Queue {
             state.requests.iter().for_each(|request| request.waiter.expire(now));
         }
     }
+}
+
+/// Makes a call on this thread, to its end.
+pub(super) fn make(file: &OwnedFd, mut request: Request) {
+    let outcome = call(file, &mut request);
+    request.end(outcome);
 }
 
 /// Makes the system call, again and again until all bytes are moved or none is.
