@@ -198,14 +198,15 @@ impl Flash {
     }
 
     /// Whether to [read](Flash::read) a record of `key`: it may be on flash, and its device is
-    /// neither left alone nor slower than the origin was a moment ago. So a stream that such a
-    /// device has parts of is read in one go. What is not to be read is counted as missed.
-    pub fn contains(&self, key: &Key) -> bool {
+    /// neither left alone nor slower than the `origin`, where the caller knows how long that
+    /// takes. So a stream that such a device has parts of is read in one go. What is not to be
+    /// read is counted as missed.
+    pub fn contains(&self, key: &Key, origin: Option<Duration>) -> bool {
         let miss = match self.shared.index.get(key.hash()) {
             None => Some(Miss::Absent),
             Some(entry) if entry.bad => Some(Miss::Dead),
             Some(entry) => match self.ring(entry.location.ring) {
-                Some(ring) => ring.shunned(),
+                Some(ring) => ring.shunned(entry, origin),
                 None => Some(Miss::Absent),
             },
         };

@@ -3,17 +3,20 @@ use std::time::Duration;
 use storage::DeviceError;
 
 use crate::rate::Rate;
-use crate::refused::Miss;
 
 /// Failures within [`WINDOW`] after which a device is bypassed.
 const FAILURES_MAX: u32 = 8;
 const WINDOW: Duration = Duration::from_secs(60);
 /// How long a device is bypassed at first and at most; each time twice as long as before.
 const BYPASS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(900));
-/// Between two looks at whether a slow device still is slow.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// The newest answer's share in the estimate of how long answers take.
+/// The shortest and the longest time between two looks at whether a slow device still is slow;
+/// each time twice as long as before while it is, and half as long where it was not.
+const LOOK_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// The share of the newest answer in the estimate of how long answers take, one in so many, and
+/// that of a look. Looks are few, and each of them is alone at the device as long as nobody else
+/// asks it.
 const WEIGHT: u32 = 8;
+const LOOK_WEIGHT: u32 = 2;
 
 /// What a device did wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,11 +109,14 @@ pub(crate) struct Health {
     bypassed_until: Duration,
     bypassed_for: Failures,
     bypass: Duration,
-    latency: Duration,
+    /// How long a read takes that has no others before it: while nothing is written, and beside
+    /// writes. What a fill makes of the one says nothing about the other.
+    latencies: [Duration; 2],
     pub(crate) rate: Rate,
     /// What the origin was expected to take, and since when it has been sooner.
     slower: Option<(Duration, Duration)>,
-    asked_at: Duration,
+    look_at: Duration,
+    look_pause: Duration,
     is_probing: bool,
     pub(crate) bypasses: u64,
 }
@@ -135,9 +141,10 @@ impl Health {
         self.slower.map(|(origin, at)| Slower { origin, since: now.saturating_sub(at) })
     }
 
-    /// How long a read takes, as of the last ones.
+    /// How long a read takes by itself, as of the last ones.
     pub(crate) fn latency(&self) -> Duration {
-        self.latency
+        let [idle, beside_writes] = self.latencies;
+        if idle.is_zero() { beside_writes } else { idle }
     }
 
     /// Whether to ask the device, when the origin takes `origin`. After [`Asking::Probe`] the
@@ -150,51 +157,59 @@ impl Health {
         is_writing: bool,
         now: Duration,
     ) -> Asking {
-        let is_unknown = self.latency.is_zero() && (is_writing || self.rate.is_busy());
-        let expected = self.latency.max(self.rate.wait());
+        let latency = self.latencies[usize::from(is_writing)];
+        let is_unknown = latency.is_zero() && (is_writing || self.rate.is_busy());
+        let expected = latency.max(self.rate.wait());
         let Some(origin) = origin.filter(|origin| is_unknown || expected > *origin) else {
-            self.asked_at = now;
             self.slower = None;
             return Asking::Yes;
         };
         if !is_unknown {
-            if self.latency <= origin {
+            if latency <= origin && self.rate.is_busy() {
+                // As soon as some of those under way have ended it is sooner again.
                 return Asking::No;
             }
             let since = self.slower.map_or(now, |(_, since)| since);
             self.slower = Some((origin, since));
         }
-        let is_due = is_unknown || now.saturating_sub(self.asked_at) >= PROBE_EVERY;
-        if self.is_probing || !is_due {
+        if self.is_probing || now < self.look_at {
             return Asking::No;
         }
-        self.asked_at = now;
+        self.look_pause = self.look_pause.max(LOOK_PAUSE.0);
+        self.look_at = now.saturating_add(self.look_pause);
         self.is_probing = true;
         Asking::Probe
     }
 
-    /// Why not to come with reads at all now: the device is left alone, or was slower than the
-    /// origin a moment ago.
-    pub(crate) fn shuns(&self, now: Duration) -> Option<Miss> {
-        let was_slower = self.slower.is_some()
-            && (self.is_probing || now.saturating_sub(self.asked_at) < PROBE_EVERY);
-        match self.is_bypassed(now) {
-            true => Some(Miss::Bypassed),
-            false => was_slower.then_some(Miss::Slower),
-        }
-    }
-
-    /// A probe has ended.
-    pub(crate) fn probed(&mut self) {
+    /// A probe has ended, with an answer after `elapsed` unless it failed. One that was sooner than
+    /// the origin is followed by another as soon as somebody wants what the device has.
+    pub(crate) fn probed(&mut self, elapsed: Option<Duration>, now: Duration) {
         self.is_probing = false;
+        let is_sooner = |elapsed| self.slower.is_none_or(|(origin, _)| elapsed <= origin);
+        let pause = if elapsed.is_some_and(is_sooner) {
+            self.look_at = now;
+            self.look_pause / 2
+        } else {
+            self.look_pause * 2
+        };
+        self.look_pause = pause.clamp(LOOK_PAUSE.0, LOOK_PAUSE.1);
     }
 
-    /// A call came back well after `elapsed`.
-    pub(crate) fn answered(&mut self, elapsed: Duration) {
-        self.latency = if self.latency.is_zero() {
-            elapsed
-        } else {
-            (self.latency * (WEIGHT - 1) + elapsed) / WEIGHT
+    /// A read, or a probe, came back well after `elapsed`, with so many others before it when it
+    /// began.
+    pub(crate) fn answered(
+        &mut self,
+        elapsed: Duration,
+        before: u32,
+        is_probe: bool,
+        is_writing: bool,
+    ) {
+        let weight = if is_probe { LOOK_WEIGHT } else { WEIGHT };
+        let alone = self.rate.alone(elapsed, before);
+        let latency = &mut self.latencies[usize::from(is_writing)];
+        *latency = match latency.is_zero() {
+            true => alone,
+            false => (*latency * (weight - 1) + alone) / weight,
         };
     }
 
@@ -247,18 +262,40 @@ mod tests {
         }
     }
 
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// Reads that begin at the same time and end together after `elapsed`.
+    fn read(health: &mut Health, now: &mut Duration, count: u32, elapsed: Duration, writing: bool) {
+        let before: Vec<u32> = (0..count)
+            .map(|_| {
+                let before = health.rate.under_way();
+                health.rate.began(*now);
+                before
+            })
+            .collect();
+        *now += elapsed;
+        for before in before {
+            health.rate.ended(4096, *now);
+            health.answered(elapsed, before, false, writing);
+        }
+    }
+
+    /// A look that takes `elapsed`.
+    fn look(health: &mut Health, now: &mut Duration, elapsed: Duration) {
+        health.rate.began(*now);
+        *now += elapsed;
+        health.rate.ended(4096, *now);
+        health.answered(elapsed, 0, true, false);
+        health.probed(Some(elapsed), *now);
+    }
+
     #[test]
     fn no_more_is_asked_of_a_device_than_it_answers_in_time() {
         let mut health = Health::default();
-        let (millisecond, mut now) = (Duration::from_millis(1), SECOND);
+        let mut now = SECOND;
         // It does one after the other, 5 ms each.
-        for _ in 0..100 {
-            health.rate.began(now);
-            now += millisecond * 5;
-            health.rate.ended(4096, now);
-            health.answered(millisecond * 5);
-        }
-        let origin = Some(millisecond * 22);
+        (0..100).for_each(|_| read(&mut health, &mut now, 1, MILLISECOND * 5, false));
+        let origin = Some(MILLISECOND * 22);
         let mut asked = 0;
         while health.asking(origin, false, now) == Asking::Yes && asked < 100 {
             health.rate.began(now);
@@ -269,52 +306,122 @@ mod tests {
     }
 
     #[test]
+    fn a_crowd_does_not_make_a_device_slow() {
+        let mut health = Health::default();
+        let mut now = SECOND;
+        // It does a hundred at a time in 2 ms, and as many as come in so many times that.
+        (0..20).for_each(|_| read(&mut health, &mut now, 800, MILLISECOND * 16, false));
+        assert!(health.latency() < MILLISECOND, "{:?}", health.latency());
+        let origin = Some(MILLISECOND * 8);
+        assert_eq!(health.asking(origin, false, now), Asking::Yes, "the crowd has gone");
+        let mut asked = 0;
+        while health.asking(origin, false, now) == Asking::Yes && asked < 1000 {
+            health.rate.began(now);
+            asked += 1;
+        }
+        assert!((350..=450).contains(&asked), "{asked} come back in time");
+    }
+
+    #[test]
+    fn what_reads_take_beside_writes_is_known_apart() {
+        let mut health = Health::default();
+        let mut now = SECOND;
+        let origin = Some(MILLISECOND * 10);
+        (0..100).for_each(|_| read(&mut health, &mut now, 1, MILLISECOND * 50, true));
+        assert_ne!(health.asking(origin, true, now), Asking::Yes, "it is slow while it is filled");
+        look(&mut health, &mut now, MILLISECOND);
+        assert_ne!(health.asking(origin, true, now), Asking::Yes, "now it is not");
+        let mut looks = 1;
+        while health.asking(origin, false, now) != Asking::Yes {
+            look(&mut health, &mut now, MILLISECOND);
+            looks += 1;
+        }
+        assert!(looks < 5, "{looks}");
+        assert_ne!(health.asking(origin, true, now), Asking::Yes, "beside writes it is as slow");
+    }
+
+    #[test]
+    fn a_device_that_has_recovered_is_asked_at_once() {
+        let mut health = Health::default();
+        let mut now = SECOND;
+        (0..100).for_each(|_| read(&mut health, &mut now, 1, MILLISECOND * 66, false));
+        let origin = Some(MILLISECOND * 8);
+        // For a minute it stays slow.
+        while now < SECOND * 60 {
+            if health.asking(origin, false, now) == Asking::Probe {
+                look(&mut health, &mut now, MILLISECOND * 66);
+            }
+            now += MILLISECOND;
+        }
+        let recovered = now;
+        while health.asking(origin, false, now) != Asking::Yes {
+            if !health.is_probing {
+                now += MILLISECOND;
+                continue;
+            }
+            look(&mut health, &mut now, MILLISECOND / 10);
+        }
+        assert!(now - recovered < SECOND * 11 / 10, "{:?}", now - recovered);
+        // Slow for a moment only, it is back within a few of those.
+        (0..8).for_each(|_| read(&mut health, &mut now, 1, MILLISECOND * 66, false));
+        health.look_pause = LOOK_PAUSE.0;
+        let recovered = now;
+        while health.asking(origin, false, now) != Asking::Yes {
+            if health.is_probing {
+                look(&mut health, &mut now, MILLISECOND / 10);
+            }
+            now += MILLISECOND;
+        }
+        assert!(now - recovered < MILLISECOND * 40, "{:?}", now - recovered);
+    }
+
+    #[test]
     fn a_device_that_nobody_knows_is_asked_once_at_first() {
         let mut health = Health::default();
-        let origin = Some(Duration::from_millis(10));
+        let origin = Some(MILLISECOND * 10);
         assert_eq!(health.asking(origin, true, SECOND), Asking::Probe, "it is busy");
         assert_eq!(health.asking(origin, true, SECOND), Asking::No);
         assert_eq!(health.asking(origin, false, SECOND), Asking::Yes);
         health.rate.began(SECOND);
         assert!((0..100).all(|_| health.asking(origin, false, SECOND) == Asking::No));
-        health.probed();
+        health.probed(None, SECOND);
         assert_eq!(
             health.asking(None, false, SECOND),
             Asking::Yes,
             "nobody knows the origin either"
         );
         health.rate.ended(1, SECOND);
-        health.answered(Duration::from_millis(1));
+        health.answered(MILLISECOND, 0, false, false);
         assert_eq!(health.asking(origin, false, SECOND), Asking::Yes);
     }
 
     #[test]
     fn a_slow_device_is_probed_now_and_then() {
         let mut health = Health::default();
-        health.answered(Duration::from_millis(30));
-        let origin = Some(Duration::from_millis(10));
-        let mut probes = 0;
-        for step in 0..100 {
-            match health.asking(origin, false, SECOND * 5 + SECOND * step / 10) {
+        let mut now = SECOND * 5;
+        health.answered(MILLISECOND * 30, 0, false, false);
+        let origin = Some(MILLISECOND * 10);
+        let mut probes = Vec::new();
+        while now < SECOND * 15 {
+            match health.asking(origin, false, now) {
                 Asking::Yes => panic!("nobody waits for it"),
                 Asking::No => {}
                 Asking::Probe => {
-                    probes += 1;
-                    let now = SECOND * 5 + SECOND * step / 10;
-                    assert_eq!(health.shuns(now), Some(Miss::Slower));
-                    health.probed();
+                    probes.push(now);
+                    assert_eq!(health.asking(origin, false, now + SECOND * 90), Asking::No, "one");
+                    health.probed(Some(MILLISECOND * 30), now);
                 }
             }
+            now += MILLISECOND;
         }
-        assert!((9..=11).contains(&probes), "{probes} of 100 in 10 s");
-        let slower = health.slower(SECOND * 15).expect("it is");
+        let pauses: Vec<Duration> = probes.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(pauses.is_sorted() && pauses[0] <= MILLISECOND * 20, "{pauses:?}");
+        assert!(pauses[8..].iter().all(|pause| *pause == SECOND), "{pauses:?}");
+        let slower = health.slower(now).expect("it is");
         assert_eq!((Some(slower.origin), slower.since), (origin, SECOND * 10));
-        assert_eq!(health.asking(origin, false, SECOND * 20), Asking::Probe);
-        assert_eq!(health.asking(origin, false, SECOND * 90), Asking::No, "one probe at a time");
-        health.probed();
-        assert_eq!(health.asking(None, false, SECOND * 100), Asking::Yes);
-        assert_eq!(health.slower(SECOND * 100), None);
-        (0..60).for_each(|_| health.answered(Duration::from_millis(1)));
-        assert!((0..100).all(|_| health.asking(origin, false, SECOND * 100) == Asking::Yes));
+        assert_eq!(health.asking(None, false, now), Asking::Yes);
+        assert_eq!(health.slower(now), None);
+        (0..60).for_each(|_| health.answered(MILLISECOND, 0, false, false));
+        assert!((0..100).all(|_| health.asking(origin, false, now) == Asking::Yes));
     }
 }

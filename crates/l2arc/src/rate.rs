@@ -57,6 +57,20 @@ impl Rate {
         self.service.saturating_mul(self.under_way + 1)
     }
 
+    /// How long a read would have taken by itself that took `elapsed` behind so many others.
+    pub(crate) fn alone(&mut self, elapsed: Duration, before: u32) -> Duration {
+        if before == 0 && elapsed < self.service {
+            // It cannot have kept the device busy for longer than it took.
+            self.service = (self.service + elapsed) / 2;
+        }
+        elapsed.saturating_sub(self.service.saturating_mul(before)).max(elapsed / (before + 1))
+    }
+
+    /// Reads under way.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.under_way
+    }
+
     /// Whether a read is under way.
     pub(crate) fn is_busy(&self) -> bool {
         self.under_way > 0

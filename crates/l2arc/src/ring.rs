@@ -29,7 +29,6 @@ use crate::buffers::Buffers;
 use crate::index::Index;
 use crate::options::Options;
 use crate::record::Place;
-use crate::refused::Miss;
 use crate::reserves::Reserves;
 use crate::stamps::Stamps;
 use crate::statistics::{Condition, Counters, RingStatistics};
@@ -139,12 +138,6 @@ impl Ring {
         Self::changed(&mut state);
         drop(state);
         self.shared.index.retain(|entry| entry.location.ring != self.id);
-    }
-
-    /// Why not to read from it now, if what is asked for is not in RAM yet.
-    pub(crate) fn shunned(&self) -> Option<Miss> {
-        let now = self.now();
-        self.state.lock().health.shuns(now)
     }
 
     pub(crate) fn condition(&self) -> Condition {

@@ -233,8 +233,9 @@ impl OpenFile {
             let fetched = self.fetch_from_origin(tenant, layout, leads, kind).await?;
             return Ok(fetched.into_iter().map(|(_, record)| record).collect());
         }
+        let origin = self.pool.pace.expected(leads.len() as u64 * layout.record_bytes);
         let on_flash =
-            |lead: &RecordLead<'_>| self.pool.flash.level.contains(&lead.key().on_flash());
+            |lead: &RecordLead<'_>| self.pool.flash.level.contains(&lead.key().on_flash(), origin);
         let (on_flash, elsewhere): (Vec<_>, Vec<_>) =
             leads.into_iter().partition(|(_, lead)| on_flash(lead));
         tenant.counters.add(Counter::FlashMisses, elsewhere.len() as u64);

@@ -63,19 +63,7 @@ impl Ring {
             }
             match self.buffered(state, entry) {
                 Some(record) => Source::Buffered(record),
-                None if state.health.is_bypassed(began) => return Err(Miss::Bypassed),
-                None => {
-                    let incarnation = state.segments[location.segment as usize].incarnation;
-                    let is_writing = !state.buffered.is_empty();
-                    match state.health.asking(origin, is_writing, began) {
-                        Asking::Yes => Source::Device(incarnation),
-                        Asking::No => return Err(Miss::Slower),
-                        Asking::Probe => {
-                            self.spawn(probe(self.clone(), entry, incarnation));
-                            return Err(Miss::Slower);
-                        }
-                    }
-                }
+                None => Source::Device(self.ask(state, entry, origin, began)?),
             }
         };
         let raw = match source {
@@ -83,7 +71,7 @@ impl Ring {
             Source::Device(incarnation) => {
                 let reading = self.shared.buffers.reading(entry.blocks as usize * BLOCK_BYTES);
                 let _reading = reading.ok_or(Miss::Busy)?;
-                self.read_timed(entry, incarnation, began).await
+                self.read_timed(entry, incarnation, began, false).await.map(|(raw, _)| raw)
             }
         };
         let raw = raw.map_err(|error| {
@@ -113,6 +101,38 @@ impl Ring {
         }
     }
 
+    /// Why not to come with a read of `entry` now, if it is not in RAM: the device is left alone,
+    /// or slower than the `origin`.
+    pub(crate) fn shunned(
+        self: &Arc<Self>,
+        entry: Entry,
+        origin: Option<Duration>,
+    ) -> Option<Miss> {
+        let now = self.now();
+        self.ask(&mut self.state.lock(), entry, origin, now).err()
+    }
+
+    /// Whether to ask the device, when the `origin` takes so long. If it may be asked again soon,
+    /// somebody who does not wait looks. Returns the incarnation of the record's segment.
+    fn ask(
+        self: &Arc<Self>,
+        state: &mut State,
+        entry: Entry,
+        origin: Option<Duration>,
+        now: Duration,
+    ) -> Result<u64, Miss> {
+        if state.health.is_bypassed(now) {
+            return Err(Miss::Bypassed);
+        }
+        let incarnation = state.segments[entry.location.segment as usize].incarnation;
+        match state.health.asking(origin, state.is_writing(), now) {
+            Asking::Yes => return Ok(incarnation),
+            Asking::No => {}
+            Asking::Probe => self.spawn(probe(self.clone(), entry, incarnation)),
+        }
+        Err(Miss::Slower)
+    }
+
     /// A record that is not written yet.
     fn buffered(&self, state: &State, entry: Entry) -> Option<RawRecord> {
         let location = entry.location;
@@ -139,24 +159,34 @@ impl Ring {
         Some(RawRecord { buffer, start: 0, place })
     }
 
-    /// Reads the blocks in which a record lies, and notes how the device did.
+    /// Reads the blocks in which a record lies, and notes how the device did. Returns how long it
+    /// took as well.
     async fn read_timed(
         &self,
         entry: Entry,
         incarnation: u64,
         began: Duration,
-    ) -> Result<RawRecord, DeviceError> {
+        is_probe: bool,
+    ) -> Result<(RawRecord, Duration), DeviceError> {
         let timed = Timed::begin(self, began);
         let raw = self.read_raw(entry, incarnation).await;
         let now = self.now();
+        let elapsed = now.saturating_sub(began);
         let length = raw.as_ref().map_or(0, |raw| raw.buffer.len() as u64);
-        let health = &mut timed.end().state.lock().health;
-        health.rate.ended(length, now);
-        match &raw {
-            Ok(_) => health.answered(now.saturating_sub(began)),
-            Err(error) => drop(health.failed(error.into(), now)),
+        let Timed { before, was_writing, .. } = timed;
+        let state = &mut *timed.end().state.lock();
+        let is_writing = was_writing || state.is_writing();
+        state.health.rate.ended(length, now);
+        match raw {
+            Ok(raw) => {
+                state.health.answered(elapsed, before, is_probe, is_writing);
+                Ok((raw, elapsed))
+            }
+            Err(error) => {
+                state.health.failed((&error).into(), now);
+                Err(error)
+            }
         }
-        raw
     }
 
     /// Reads the blocks in which a record lies.
@@ -199,23 +229,30 @@ impl Ring {
 }
 
 /// A read of the device that counts as under way until it ends, or nobody waits for it any more.
-struct Timed<'a>(Option<&'a Ring>);
+struct Timed<'a> {
+    ring: Option<&'a Ring>,
+    /// Others that were under way when it began.
+    before: u32,
+    was_writing: bool,
+}
 
 impl<'a> Timed<'a> {
     fn begin(ring: &'a Ring, now: Duration) -> Timed<'a> {
-        ring.state.lock().health.rate.began(now);
-        Timed(Some(ring))
+        let state = &mut *ring.state.lock();
+        let before = state.health.rate.under_way();
+        state.health.rate.began(now);
+        Timed { ring: Some(ring), before, was_writing: state.is_writing() }
     }
 
     /// The caller tells how it ended.
     fn end(mut self) -> &'a Ring {
-        self.0.take().expect("it ends once")
+        self.ring.take().expect("it ends once")
     }
 }
 
 impl Drop for Timed<'_> {
     fn drop(&mut self) {
-        if let Some(ring) = self.0 {
+        if let Some(ring) = self.ring {
             let now = ring.now();
             ring.state.lock().health.rate.ended(0, now);
         }
@@ -224,10 +261,13 @@ impl Drop for Timed<'_> {
 
 /// Sees how long a device takes, with nobody waiting for what it reads.
 async fn probe(ring: Arc<Ring>, entry: Entry, incarnation: u64) {
+    let mut elapsed = None;
     if let Some(_reading) = ring.shared.buffers.reading(entry.blocks as usize * BLOCK_BYTES)
-        && let Ok(raw) = ring.read_timed(entry, incarnation, ring.now()).await
+        && let Ok((raw, took)) = ring.read_timed(entry, incarnation, ring.now(), true).await
     {
         ring.shared.buffers.give(raw.buffer);
+        elapsed = Some(took);
     }
-    ring.state.lock().health.probed();
+    let now = ring.now();
+    ring.state.lock().health.probed(elapsed, now);
 }

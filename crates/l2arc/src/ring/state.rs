@@ -159,6 +159,11 @@ impl State {
         }
     }
 
+    /// Whether writes of records are under way.
+    pub(super) fn is_writing(&self) -> bool {
+        !self.buffered.is_empty()
+    }
+
     pub(super) fn stored_bytes(&self) -> u64 {
         self.tenants.values().sum()
     }
