@@ -6,10 +6,10 @@
 //! DEPTH` reads records at random, that many at a time, and by turns as many bytes from the device
 //! itself, as the control. `... write` overwrites the device in order, as the control of filling.
 
+use std::cell::RefCell;
 use std::env;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::stream::{self, StreamExt};
@@ -141,57 +141,92 @@ fn start(device: Arc<FileDevice>, record_bytes: usize) {
     println!("stop: {:.3?}", began.elapsed());
 }
 
-/// Runs `call` as often as it can be in five seconds, so many at a time, and prints how often.
-fn measure<F: Future<Output = ()>>(name: &str, depth: usize, bytes: u64, call: impl Fn(u64) -> F) {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    let count = AtomicU64::new(0);
-    let began = Instant::now();
-    let mut random = Random::new(9);
-    let calls = stream::iter(std::iter::from_fn(|| {
-        (Instant::now() < deadline).then(|| call(random.draw()))
-    }));
-    block_on(calls.buffer_unordered(depth).for_each(|()| {
-        count.fetch_add(1, Ordering::Relaxed);
-        std::future::ready(())
-    }));
-    let (elapsed, count) = (began.elapsed(), count.load(Ordering::Relaxed));
-    println!(
-        "{name} at depth {depth}: {:.0} calls a second, {:.0} MiB/s, {:.1} us each",
-        count as f64 / elapsed.as_secs_f64(),
-        mib(count * bytes, elapsed),
-        elapsed.as_secs_f64() * 1e6 * depth as f64 / count as f64,
-    );
+/// How long one subject is measured before it is the other's turn, and how often.
+const TURN: Duration = Duration::from_millis(100);
+const TURNS: usize = 20;
+
+/// What was measured of a subject: by turn, calls a second; of each call, microseconds.
+#[derive(Default)]
+struct Measured {
+    rates: Vec<f64>,
+    microseconds: Vec<f64>,
+}
+
+impl Measured {
+    /// Runs `call` as often as it can be in a turn, so many at a time.
+    fn turn<F: Future<Output = ()>>(&mut self, depth: usize, call: impl Fn() -> F) {
+        let began = Instant::now();
+        let calls = stream::iter(std::iter::from_fn(|| {
+            (began.elapsed() < TURN).then(|| {
+                let call = call();
+                async move {
+                    let began = Instant::now();
+                    call.await;
+                    began.elapsed()
+                }
+            })
+        }));
+        let before = self.microseconds.len();
+        block_on(calls.buffer_unordered(depth).for_each(|elapsed| {
+            self.microseconds.push(elapsed.as_secs_f64() * 1e6);
+            std::future::ready(())
+        }));
+        let count = self.microseconds.len() - before;
+        self.rates.push(count as f64 / began.elapsed().as_secs_f64());
+    }
+}
+
+fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.into_iter().collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }
 
 fn read(device: Arc<FileDevice>, record_bytes: usize, depth: usize) {
     let raw = device.clone();
-    let size = device.info().size_bytes;
     let flash = flash();
     block_on(flash.add(device, &opening())).expect("added");
     block_on(flash.recovered());
     let records = flash.statistics().records;
     let block = 512;
     let length = (record_bytes + 64).next_multiple_of(block);
-    // By turns, since the machine is not the same from minute to minute.
-    for _ in 0..3 {
-        measure("flash", depth, record_bytes as u64, |draw| {
-            let (flash, key) = (&flash, key(draw % records));
-            async move {
-                let mut into = vec![0; record_bytes];
-                match flash.read(&key, &mut into, None).await {
-                    Ok(_) | Err(Miss::Absent | Miss::Other) => {}
-                    Err(miss) => panic!("{miss}"),
-                }
+    let blocks = (raw.info().size_bytes - length as u64) / block as u64;
+    let random = RefCell::new(Random::new(9));
+    let records_read = RefCell::new(vec![vec![0; record_bytes]; depth]);
+    let buffers = (0..depth).map(|_| AlignedBuffer::zeroed(length));
+    let buffers = RefCell::new(buffers.collect::<Vec<_>>());
+    let (mut through_flash, mut from_device) = (Measured::default(), Measured::default());
+    // By turns, since the machine is not the same from moment to moment.
+    for _ in 0..TURNS {
+        through_flash.turn(depth, || async {
+            let key = key(random.borrow_mut().below(records));
+            let mut into = records_read.borrow_mut().pop().expect("as many as calls");
+            match flash.read(&key, &mut into, None).await {
+                Ok(_) | Err(Miss::Absent | Miss::Other) => {}
+                Err(miss) => panic!("{miss}"),
             }
+            records_read.borrow_mut().push(into);
         });
-        measure("device", depth, record_bytes as u64, |draw| {
-            let offset = draw % (size / 2 / block as u64) * block as u64;
-            let raw = &raw;
-            async move {
-                raw.read(offset, AlignedBuffer::zeroed(length)).await.map(drop).expect("read");
-            }
+        from_device.turn(depth, || async {
+            let offset = random.borrow_mut().below(blocks) * block as u64;
+            let buffer = buffers.borrow_mut().pop().expect("as many as calls");
+            let buffer = raw.read(offset, buffer).await.expect("read");
+            buffers.borrow_mut().push(buffer);
         });
     }
+    let ratios = through_flash.rates.iter().zip(&from_device.rates).map(|(one, other)| one / other);
+    let rates = [&through_flash, &from_device].map(|it| median(it.rates.iter().copied()));
+    let ratio = median(ratios);
+    let times = [through_flash, from_device].map(|it| median(it.microseconds));
+    println!(
+        "read at depth {depth}: {:.0} a second through flash, {:.0} from the device, {ratio:.3} of \
+         it; half took at most {:.1} and {:.1} us, {:.1} added",
+        rates[0],
+        rates[1],
+        times[0],
+        times[1],
+        times[0] - times[1],
+    );
 }
 
 fn write_raw(device: &FileDevice, bytes: u64) {

@@ -13,6 +13,9 @@ use table::Table;
 /// Parts of the index, each with a lock of its own.
 const SHARDS: usize = 256;
 
+/// Entries that are put in at a time.
+const BATCH: usize = 32;
+
 /// The granule of lengths, bytes.
 pub(crate) const BLOCK_BYTES: usize = 512;
 /// Most blocks of a record with its header.
@@ -131,12 +134,17 @@ impl Index {
         mut other: impl FnMut(u64, Entry, Entry),
     ) {
         let mut entries = entries.peekable();
+        let mut batch = Vec::with_capacity(BATCH);
         while let Some((hash, _)) = entries.peek() {
             let (shard, _) = split(*hash);
+            let mut here = || entries.next_if(|(hash, _)| split(*hash).0 == shard);
+            batch.clear();
+            batch.extend(std::iter::from_fn(&mut here).take(BATCH));
             self.resize(shard, |table| {
-                while let Some((hash, entry)) = entries.next_if(|(it, _)| split(*it).0 == shard) {
-                    if let Err(bits) = table.insert(split(hash).1, entry.pack()) {
-                        other(hash, entry, Entry::unpack(bits));
+                table.fetch(batch.iter().map(|(hash, _)| split(*hash).1));
+                for (hash, entry) in &batch {
+                    if let Err(bits) = table.insert(split(*hash).1, entry.pack()) {
+                        other(*hash, *entry, Entry::unpack(bits));
                     }
                 }
             });

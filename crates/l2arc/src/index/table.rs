@@ -74,6 +74,13 @@ impl Table {
         self.place(print).ok().map(|at| &mut self.slots[at])
     }
 
+    /// Brings the homes of prints into the processor's caches, all at the same time: an insertion
+    /// would wait for one after the other.
+    pub(super) fn fetch(&self, prints: impl Iterator<Item = u32>) {
+        let homes = prints.filter_map(|print| self.slots.get(self.home(print)));
+        std::hint::black_box(homes.fold(0, |sum, slot| sum ^ slot.print));
+    }
+
     /// Puts `bits`, which are not zero, where there is nothing; gives back what is there.
     pub(super) fn insert(&mut self, print: u32, bits: u64) -> Result<(), u64> {
         if (self.count + 1) * 10 > self.homes * 9 {
