@@ -108,14 +108,16 @@ impl Request {
     /// Ends the call with what the system said: bytes moved.
     pub(super) fn end(self, moved: Result<u64, Errno>) {
         let (operation, bytes) = (self.operation.verb(), self.operation.bytes());
-        self.waiter.answer(match (moved, self.operation) {
+        let outcome = match (moved, self.operation) {
             (Err(errno), _) => Err(DeviceError::system(operation)(errno)),
             (Ok(moved), _) if moved != bytes => {
                 Err(DeviceError::Short { operation, offset: self.offset, bytes, moved })
             }
             (Ok(_), Operation::Read(buffer)) => Ok(Some(buffer)),
             (Ok(_), _) => Ok(None),
-        });
+        };
+        // Here nothing is left of a write's buffer, so that its owner can use it again.
+        self.waiter.answer(outcome);
     }
 
     /// Ends the call without making it.
