@@ -109,7 +109,7 @@ impl<T> BiasedLock<T> {
         if bias == UNBIASED {
             return None;
         }
-        let slot = &SLOT_TABLE[own_slot()?];
+        let slot = SLOT_TABLE.get(own_number())?;
         if slot.0.load(Relaxed) != 0 {
             return None;
         }
@@ -253,18 +253,23 @@ thread_local! {
 /// other thread has it while this one lives.
 #[inline]
 pub(crate) fn own_slot() -> Option<usize> {
-    let number = match NUMBER.get() {
-        UNKNOWN => claim_slot(),
-        number => number,
-    };
+    let number = own_number();
     (number < SLOTS).then_some(number)
+}
+
+/// The same, or something else that is not below [`SLOTS`].
+#[inline]
+fn own_number() -> usize {
+    let number = NUMBER.get();
+    if number < SLOTS { number } else { claim_slot() }
 }
 
 #[cold]
 fn claim_slot() -> usize {
-    let number = OWN.try_with(|own| own.0).ok().flatten().unwrap_or(NONE);
-    NUMBER.set(number);
-    number
+    if NUMBER.get() == UNKNOWN {
+        NUMBER.set(OWN.try_with(|own| own.0).ok().flatten().unwrap_or(NONE));
+    }
+    NUMBER.get()
 }
 
 // ---- Barriers in all threads -------------------------------------------------------------------

@@ -181,19 +181,19 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// As [`Cache::get`], and tells where the record stands.
     pub fn hit(&self, key: &K, now: Duration) -> Option<Hit<V>> {
-        self.seen(key, now, |Seen { value, list, first_after_prefetch, .. }| Hit {
+        self.seen(key, now, |Seen { value, place, first_after_prefetch, .. }| Hit {
             value: value.clone(),
-            list,
+            list: place.list(),
             first_after_prefetch,
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn seen<R>(&self, key: &K, now: Duration, look: impl FnOnce(Seen<'_, V>) -> R) -> Option<R> {
         let hash = self.hasher.hash_one(key);
         let policy = self.shard(hash).policy.read();
         let seen = policy.touch(hash, key, now)?;
-        self.hits.count(seen.tenant, seen.list, seen.first_after_prefetch);
+        self.hits.count(seen.tenant, seen.place, seen.first_after_prefetch);
         Some(look(seen))
     }
 

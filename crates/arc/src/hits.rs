@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-use crate::list::{LISTS, List};
+use crate::list::List;
+use crate::place::Place;
 use crate::sync::{AtomicU64, Relaxed, SLOTS, own_slot};
 use crate::tenant::{TENANTS_MAX, Usage};
 
@@ -28,30 +29,40 @@ const FIRST: usize = 8;
 
 const BLOCKS: usize = (TENANTS_MAX / FIRST as u32).ilog2() as usize;
 
-/// Hits of one tenant in one stripe; one cache line.
+/// Hits of one tenant in one stripe, by the number of the list; one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Counts {
-    hits: [AtomicU64; LISTS],
-    prefetch_hits: AtomicU64,
-}
+struct Counts([AtomicU64; Place::LISTS]);
+
+/// First reads after a prefetch are counted under this number, which no list has.
+const FIRST_READS: usize = Place::LISTS - 1;
 
 impl Hits {
     pub fn new() -> Self {
         Self { own: [const { OnceLock::new() }; SLOTS], shared: Stripe::default() }
     }
 
-    /// Counts a hit on a record of `list`.
-    #[inline]
-    pub fn count(&self, tenant: u32, list: List, first_after_prefetch: bool) {
+    /// Counts a hit on a record that stands at `place`.
+    #[inline(always)]
+    pub fn count(&self, tenant: u32, place: Place, first_after_prefetch: bool) {
+        if let Some(own) = own_slot().and_then(|slot| self.own[slot].get())
+            && let Some(counts) = own.first.get(tenant as usize)
+            && !first_after_prefetch
+        {
+            add_alone(&counts.0[place.list_number()]);
+        } else {
+            self.count_slowly(tenant, place, first_after_prefetch);
+        }
+    }
+
+    #[inline(never)]
+    fn count_slowly(&self, tenant: u32, place: Place, first_after_prefetch: bool) {
         if let Some(slot) = own_slot() {
-            // Nobody else writes here, so that no locked operation is needed.
-            let add = |count: &AtomicU64| count.store(count.load(Relaxed) + 1, Relaxed);
-            let stripe = self.own[slot].get_or_init(Box::default);
-            stripe.counts(tenant).add(list, first_after_prefetch, add);
+            let counts = self.own[slot].get_or_init(Box::default).counts(tenant);
+            counts.add(place, first_after_prefetch, add_alone);
         } else {
             let add = |count: &AtomicU64| _ = count.fetch_add(1, Relaxed);
-            self.shared.counts(tenant).add(list, first_after_prefetch, add);
+            self.shared.counts(tenant).add(place, first_after_prefetch, add);
         }
     }
 
@@ -74,6 +85,12 @@ impl Hits {
     fn stripes(&self) -> impl Iterator<Item = &Stripe> {
         self.own.iter().filter_map(OnceLock::get).map(|stripe| &**stripe).chain([&self.shared])
     }
+}
+
+/// Adds one where nobody else writes, so that no locked operation is needed.
+#[inline]
+fn add_alone(count: &AtomicU64) {
+    count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
 }
 
 impl Stripe {
@@ -103,19 +120,18 @@ impl Stripe {
 }
 
 impl Counts {
-    #[inline]
-    fn add(&self, list: List, first_after_prefetch: bool, add: impl Fn(&AtomicU64)) {
-        add(&self.hits[list.index()]);
+    fn add(&self, place: Place, first_after_prefetch: bool, add: impl Fn(&AtomicU64)) {
+        add(&self.0[place.list_number()]);
         if first_after_prefetch {
-            add(&self.prefetch_hits);
+            add(&self.0[FIRST_READS]);
         }
     }
 
     fn add_to(&self, usage: &mut Usage) {
-        for (list, hits) in usage.lists.iter_mut().zip(&self.hits) {
-            list.hits += hits.load(Relaxed);
+        for (sum, list) in usage.lists.iter_mut().zip(List::ALL) {
+            sum.hits += self.0[list.place_number()].load(Relaxed);
         }
-        usage.prefetch_hits += self.prefetch_hits.load(Relaxed);
+        usage.prefetch_hits += self.0[FIRST_READS].load(Relaxed);
     }
 }
 
@@ -153,7 +169,8 @@ mod tests {
                         own_slot();
                         all_there.wait();
                         for count in 0..100 {
-                            hits.count(thread as u32 % 3 * 7, List::ALL[count % 2], count == 0);
+                            let place = Place::new(count % 5, List::ALL[count % 2]);
+                            hits.count(thread as u32 % 3 * 7, place, count == 0);
                         }
                     });
                 }

@@ -17,6 +17,14 @@ const CLASS_SHIFT: u16 = 2;
 const PARTITION_SHIFT: u16 = 3;
 const OFFERED: u16 = 1 << 15;
 
+impl List {
+    /// [`Place::list_number`] of the list, in any partition.
+    #[inline]
+    pub(crate) const fn place_number(self) -> usize {
+        (self.class as usize) << CLASS_SHIFT | self.queue as usize
+    }
+}
+
 impl Place {
     /// Numbers that one partition takes.
     pub const LISTS: usize = 1 << PARTITION_SHIFT;
@@ -25,10 +33,8 @@ impl Place {
     #[inline]
     pub const fn new(partition: usize, list: List) -> Self {
         assert!(partition < PARTITIONS_MAX, "no such partition");
-        let number = (partition as u16) << PARTITION_SHIFT
-            | (list.class as u16) << CLASS_SHIFT
-            | list.queue as u16;
-        Self(NonZeroU16::MIN.saturating_add(number))
+        let number = partition << PARTITION_SHIFT | list.place_number();
+        Self(NonZeroU16::MIN.saturating_add(number as u16))
     }
 
     /// From 1 to `PARTITIONS_MAX * LISTS`.
@@ -57,6 +63,12 @@ impl Place {
     #[inline]
     pub const fn partition(self) -> usize {
         (self.number() - 1) >> PARTITION_SHIFT
+    }
+
+    /// What tells the lists of a partition apart, below [`Place::LISTS`].
+    #[inline]
+    pub const fn list_number(self) -> usize {
+        (self.number() - 1) & (Self::LISTS - 1)
     }
 
     /// The list within the partition.
@@ -90,6 +102,7 @@ mod tests {
             for list in List::ALL {
                 let place = Place::new(partition, list);
                 assert_eq!((place.partition(), place.list()), (partition, list));
+                assert_eq!(place.list_number(), list.place_number());
                 numbers.push(place.number());
             }
         }

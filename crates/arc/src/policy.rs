@@ -142,7 +142,7 @@ pub struct Hit<V> {
 #[derive(Debug)]
 pub(crate) struct Seen<'a, V> {
     pub value: &'a V,
-    pub list: List,
+    pub place: Place,
     pub tenant: u32,
     pub first_after_prefetch: bool,
 }
@@ -272,13 +272,14 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
 
     /// As [`Policy::get`], and tells where the record stands.
     pub fn hit(&self, hash: u64, key: &K, now: Duration) -> Option<Hit<V>> {
-        let Seen { value, list, tenant, first_after_prefetch } = self.touch(hash, key, now)?;
+        let Seen { value, place, tenant, first_after_prefetch } = self.touch(hash, key, now)?;
+        let list = place.list();
         self.tenants.get(tenant).hit(list, first_after_prefetch);
         Some(Hit { value: value.clone(), list, first_after_prefetch })
     }
 
     /// An access at `now` to a record, if it is resident, that the caller counts for the tenant.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn touch(&self, hash: u64, key: &K, now: Duration) -> Option<Seen<'_, V>> {
         let record = self.records().get(self.directory.record(hash, key)?);
         let noted = record.touch.hit(now, self.window_us);
@@ -287,7 +288,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         }
         Some(Seen {
             value: &record.value,
-            list: record.place.list(),
+            place: record.place,
             tenant: record.tenant.into(),
             first_after_prefetch: noted == Noted::First,
         })

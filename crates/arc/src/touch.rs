@@ -15,6 +15,8 @@ const PREFETCHED: u64 = 1 << 2;
 const APART: u64 = 1 << 3;
 const HITS_SHIFT: u32 = 4;
 const FIRST_SHIFT: u32 = 12;
+/// Both counts stand at their ends: a read changes nothing.
+const FULL: u64 = TURNS | (HITS_MAX as u64) << HITS_SHIFT;
 
 /// One word: bits 0 and 1 count hits for the clock's hand, bit 2 is "prefetched and not yet read",
 /// bit 3 is "apart", bits 4 to 11 a saturating hit count, the rest the time of the first touch in
@@ -58,6 +60,16 @@ impl Touch {
     #[inline]
     pub fn hit(&self, now: Duration, window_us: u64) -> Noted {
         let word = self.0.load(Relaxed);
+        // Most hits are on hot records, and need not know the time.
+        if word & (FULL | PREFETCHED) == FULL {
+            return Noted::Enough;
+        }
+        self.note(word, now, window_us)
+    }
+
+    /// A read that may change the word.
+    #[inline(never)]
+    fn note(&self, word: u64, now: Duration, window_us: u64) -> Noted {
         if word & PREFETCHED != 0 {
             self.0.store(micros(now) << FIRST_SHIFT, Relaxed);
             return Noted::First;

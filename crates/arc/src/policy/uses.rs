@@ -17,9 +17,13 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     #[inline]
     pub(super) fn note_use(&self, record: &Record<K, V>, noted: Noted, now: Duration) {
         let stale = record.used.load(Relaxed) != self.clock;
-        if !stale && noted != Noted::Again {
-            return;
+        if stale || noted == Noted::Again {
+            self.tell_use(record, stale, now);
         }
+    }
+
+    #[inline(never)]
+    fn tell_use(&self, record: &Record<K, V>, stale: bool, now: Duration) {
         let behaviour = &self.partitions.get(record.place.partition()).behaviour;
         if let Behaviour::Arc = behaviour {
             return;
