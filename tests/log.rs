@@ -5,9 +5,13 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
 
 use serde_json::Value;
-use warmfront_tests::{Mount, Program, Requirement, Warmfront, require, test_directory};
+use warmfront_tests::{
+    Mount, Program, Requirement, Warmfront, random_bytes, require, test_directory, wait_until,
+};
 
 const WORDS: [&str; 3] = ["-o", "write=back", "--arc-max=64M"];
 
@@ -80,6 +84,52 @@ fn what_was_made_to_last_survives_the_daemon() {
     assert_eq!(fs::read_to_string(origin.join("last")).expect("it is there"), "last");
     assert_eq!(records(mount.warmfront(), &log).len(), 0);
     restart(&mut mount, &[]);
+}
+
+/// While a group is on its way to a slow origin, programs make changes last, of the files that are
+/// written just then as well; the daemon dies before the group has arrived.
+#[test]
+fn what_is_promised_during_a_commit_lasts() {
+    require!(Requirement::Fuse);
+    let base = test_directory();
+    let log = base.path().join("log").to_str().expect("text").to_string();
+    let words = ["--slow=hdd", "--log", &format!("{log}:32M")];
+    let builder = WORDS.iter().chain(&words).fold(Mount::builder(), |all, word| all.argument(word));
+    let mut mount = builder.base(base).start();
+    let block = |number: u64, turn: u64| random_bytes(number << 8 | turn, 4096);
+    // So far apart that each is a movement of the arm.
+    let place = |number: u64| (number * 7919 % 1000) << 20;
+    for round in 0..3 {
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true);
+        let file = options.open(mount.join("file")).expect("it opens");
+        for number in 0..400 {
+            file.write_all_at(&block(number, 3 * round), place(number)).expect("RAM takes it");
+        }
+        let sync = mount.warmfront().program(["sync"]).arg(mount.path());
+        let mut sync = sync.into_command().spawn().expect("it starts");
+        let is_under_way = |sync: &mut Child| sync.try_wait().expect("a child").is_none();
+        assert!(!wait_until(Duration::from_millis(200), || !is_under_way(&mut sync)));
+        for number in 0..20 {
+            file.write_all_at(&block(number, 3 * round + 1), place(number)).expect("it is taken");
+            file.sync_data().expect("it lasts");
+            write(&mount.join(format!("new {number}")), &format!("of round {round}"));
+        }
+        assert!(is_under_way(&mut sync), "the group has arrived, so nothing was tested");
+        mount.kill();
+        sync.kill().expect("it waits for a daemon that is gone");
+        sync.wait().expect("it has ended");
+        mount.restart(&[&WORDS[..], &words[..]].concat());
+        assert!(mount.log().contains("were brought to the origin"), "{}", mount.log());
+        let file = File::open(mount.join("file")).expect("it is there");
+        let mut found = vec![0; 4096];
+        for number in 0..20 {
+            file.read_exact_at(&mut found, place(number)).expect("a read");
+            assert!(found == block(number, 3 * round + 1), "block {number} of round {round}");
+            let new = fs::read_to_string(mount.join(format!("new {number}")));
+            assert_eq!(new.expect("it is there"), format!("of round {round}"));
+        }
+    }
 }
 
 #[test]

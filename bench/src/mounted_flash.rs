@@ -85,7 +85,7 @@ impl Group {
         write(&origin.join("file")).map_err(failed)?;
         let subjects = [
             self.filled(&scratch, &origin)?,
-            Mounted::bindfs_direct(&origin)?,
+            Mounted::bindfs(&origin, &["--forward-odirect=4096"])?,
             Mounted::plain(&origin),
         ];
         let mut outcomes = Vec::new();

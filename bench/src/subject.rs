@@ -69,11 +69,7 @@ impl Subject {
                 };
                 Mounted::by(command, &["fusermount3", "-u"], None)
             }
-            Subject::Bindfs => {
-                let mut command = Command::new("bindfs");
-                command.arg("-f").arg(origin);
-                Mounted::by(command, &["fusermount3", "-u"], None)
-            }
+            Subject::Bindfs => Mounted::bindfs(origin, &[]),
             Subject::Rclone => {
                 let cache = directory()?;
                 let mut command = Command::new("rclone");
@@ -130,10 +126,10 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// bindfs over a directory, handing on `O_DIRECT`.
-    pub(crate) fn bindfs_direct(origin: &Path) -> Result<Mounted, String> {
+    /// bindfs over a directory.
+    pub(crate) fn bindfs(origin: &Path, options: &[&str]) -> Result<Mounted, String> {
         let mut command = Command::new("bindfs");
-        command.args(["-f", "--forward-odirect=4096"]).arg(origin);
+        command.arg("-f").args(options).arg(origin);
         Mounted::by(command, &["fusermount3", "-u"], None)
     }
 

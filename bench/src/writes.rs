@@ -33,43 +33,54 @@ const FLASH_SIZE: &str = "256M";
 #[derive(Debug, Clone, Copy)]
 struct Subject {
     name: &'static str,
-    /// Options of the mount; nothing for the directory itself.
-    mount: Option<&'static [&'static str]>,
+    front: Front,
     with_log: bool,
     with_flash: bool,
 }
 
+/// What stands before the directory.
+#[derive(Debug, Clone, Copy)]
+enum Front {
+    Nothing,
+    /// Another file system in user space, which hands each write on.
+    Bindfs,
+    /// Warmfront, mounted with these options.
+    Warmfront(&'static [&'static str]),
+}
+
 const NATIVE: Subject = Subject {
     name: "the log device's own file system",
-    mount: None,
+    front: Front::Nothing,
     with_log: false,
     with_flash: false,
 };
-const LOGGED: Subject = Subject { name: "warmfront", mount: Some(&[]), with_log: true, ..NATIVE };
+const BINDFS: Subject = Subject { name: "bindfs", front: Front::Bindfs, ..NATIVE };
+const LOGGED: Subject =
+    Subject { name: "warmfront", front: Front::Warmfront(&[]), with_log: true, ..NATIVE };
 const HDD: Subject =
-    Subject { name: "hdd, written back", mount: Some(&["--slow", "hdd"]), ..NATIVE };
+    Subject { name: "hdd, written back", front: Front::Warmfront(&["--slow", "hdd"]), ..NATIVE };
 const HDD_LOGGED: Subject = Subject { name: "warmfront, origin hdd, log", with_log: true, ..HDD };
 /// As one sets up the directory of a database: nobody else writes there.
 const EXCLUSIVE: Subject = Subject {
     name: "warmfront, hdd, log, exclusive",
-    mount: Some(&["--slow", "hdd", "-o", "coherence=exclusive"]),
+    front: Front::Warmfront(&["--slow", "hdd", "-o", "coherence=exclusive"]),
     ..HDD_LOGGED
 };
 const HDD_THROUGH: Subject = Subject {
     name: "hdd, each write by itself",
-    mount: Some(&["--slow", "hdd", "-o", "write=through"]),
+    front: Front::Warmfront(&["--slow", "hdd", "-o", "write=through"]),
     ..HDD
 };
 const NO_FLASH: Subject = Subject {
     name: "the same without flash",
-    mount: Some(&["--slow", "hdd", "--arc-max", "32M", "-o", "recordsize=4k"]),
+    front: Front::Warmfront(&["--slow", "hdd", "--arc-max", "32M", "-o", "recordsize=4k"]),
     ..HDD
 };
 const FLASH: Subject =
     Subject { name: "warmfront, hdd, 32M of RAM, flash", with_flash: true, ..NO_FLASH };
 const SMALL: Subject = Subject {
     name: "warmfront, origin hdd, 64M of RAM",
-    mount: Some(&["--slow", "hdd", "--arc-max", "64M"]),
+    front: Front::Warmfront(&["--slow", "hdd", "--arc-max", "64M"]),
     ..HDD
 };
 
@@ -174,7 +185,7 @@ const CASES: &[Case] = &[
             larger_is_better: true,
         },
         work: Work::Stream,
-        subjects: &[LOGGED, NATIVE],
+        subjects: &[LOGGED, NATIVE, BINDFS],
     },
     Case {
         comparison: Comparison {
@@ -279,8 +290,16 @@ impl Place {
             .map_err(|error| error.to_string())?;
         let origin = scratch.path().join("origin");
         prepare(&origin, work).map_err(|error| format!("cannot make files: {error}"))?;
-        let Some(options) = subject.mount else {
-            return Ok(Place { root: origin, _mounted: None, _scratch: scratch });
+        let options = match subject.front {
+            Front::Nothing => {
+                return Ok(Place { root: origin, _mounted: None, _scratch: scratch });
+            }
+            Front::Bindfs => {
+                let mounted = Mounted::bindfs(&origin, &[])?;
+                let root = mounted.root.clone();
+                return Ok(Place { root, _mounted: Some(mounted), _scratch: scratch });
+            }
+            Front::Warmfront(options) => options,
         };
         let mut arguments: Vec<String> = options.iter().map(ToString::to_string).collect();
         if let Work::Postgres { .. } = work {

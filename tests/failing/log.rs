@@ -73,19 +73,20 @@ fn a_log_device_comes_and_goes() {
     let words = ["--arc-max=64M", "-owrite=back"];
     let builder = words.iter().fold(Mount::builder().base(base), |all, word| all.argument(word));
     let mut mount = builder.start();
-    let journals = Journals::new(3);
+    let change = |mount: &Mount, verb: &str, what: &str| {
+        mount.warmfront().run(["pool", verb, "slow", "log", what])
+    };
+    let (device, journals) = (format!("{log}:32M"), Journals::new(3));
     for dies_with_it in [true, false, true] {
-        let device = format!("{log}:32M");
-        let change = |verb, what: &str| mount.warmfront().run(["pool", verb, "slow", "log", what]);
         journals.during(mount.path(), || {
             for _ in 0..3 {
                 journals.go_on();
-                change("add", &device);
+                change(&mount, "add", &device);
                 journals.go_on();
-                change("remove", &log);
+                change(&mount, "remove", &log);
             }
             if dies_with_it {
-                change("add", &device);
+                change(&mount, "add", &device);
             }
             journals.go_on();
         });
@@ -95,7 +96,7 @@ fn a_log_device_comes_and_goes() {
         mount.restart(if dies_with_it { &with_log } else { &words });
         journals.check(mount.path());
         if dies_with_it {
-            change("remove", &log);
+            change(&mount, "remove", &log);
         }
     }
     mount.unmount();
