@@ -30,18 +30,17 @@ fn a_full_log_holds_no_change_up() {
     let bench = Bench::new(&["coherence=exclusive"], CEILING);
     block_on(bench.pool.add_log(Arc::new(log()), Arc::new(|| Ok(())))).expect("nothing is dirty");
     let (slow, other) = (bench.create("slow"), bench.create("other"));
-    for file in [&slow, &other] {
-        block_on(file.write(0, &pattern(4096, 1))).expect("memory takes it");
-    }
     let set_times = |pool: &Arc<Pool>, id, seconds| {
         let modified = Some(SetTime::At(Timestamp { seconds, nanoseconds: 0 }));
         let change = SetAttributes { modified, ..SetAttributes::default() };
         block_on(pool.set_attributes(id, None, change)).expect("the origin takes it");
     };
-    // The origin has its contents, and they are not committed.
+    // The origin has its contents by then.
+    block_on(other.write(0, &pattern(4096, 1))).expect("memory takes it");
     set_times(&bench.pool, other.object(), 0);
-    // A commit that stands still keeps the log from being released.
+    // A commit that stands still keeps the log from being released. It may begin by itself.
     bench.faults.hang(|call| matches!(call, Call::Write { .. }));
+    block_on(slow.write(0, &pattern(4096, 1))).expect("memory takes it");
     bench.pool.close_early();
     let began = Instant::now();
     while bench.faults.hanging() == 0 {
