@@ -28,6 +28,7 @@ pub(crate) enum Behaviour {
 
 impl Behaviour {
     /// The kind that was asked for.
+    #[inline]
     pub const fn kind(&self) -> PolicyKind {
         match self {
             Self::Arc => PolicyKind::Arc,

@@ -121,10 +121,11 @@ impl Partitions {
 
     /// The partition that holds records and is furthest above its due, where all may take `total`.
     #[inline]
-    pub fn most_in_excess(&self, total: u64) -> Option<usize> {
+    pub fn most_in_excess(&self, total: impl FnOnce() -> u64) -> Option<usize> {
         if self.0.len() == 1 {
             return Some(0);
         }
+        let total = total();
         let reserved = self.0.iter().map(|partition| partition.share.reserve_bytes).sum();
         let excess = |at: &Partition| at.weight() as f64 - self.due(at, total, reserved);
         let holding = self.0.iter().enumerate().filter(|(_, partition)| partition.weight() > 0);
@@ -204,15 +205,15 @@ mod tests {
     #[test]
     fn who_is_furthest_above_its_due_gives() {
         let mut partitions = three();
-        assert_eq!(Partitions::new(Behaviour::Arc).most_in_excess(1000), Some(0));
-        assert_eq!(partitions.most_in_excess(1000), None);
+        assert_eq!(Partitions::new(Behaviour::Arc).most_in_excess(|| 1000), Some(0));
+        assert_eq!(partitions.most_in_excess(|| 1000), None);
         partitions.get_mut(2).records = [200, 0, 0, 99, 0, 0];
-        assert_eq!(partitions.most_in_excess(1000), Some(2), "nobody else holds anything");
+        assert_eq!(partitions.most_in_excess(|| 1000), Some(2), "nobody else holds anything");
         // Its due is 300 and a third of the other 700.
         partitions.get_mut(0).records = [230, 4, 0, 0, 0, 0];
         partitions.get_mut(2).records = [500, 33, 0, 0, 0, 0];
-        assert_eq!(partitions.most_in_excess(1000), Some(0));
+        assert_eq!(partitions.most_in_excess(|| 1000), Some(0));
         partitions.get_mut(2).records = [500, 0, 36, 0, 0, 0];
-        assert_eq!(partitions.most_in_excess(1000), Some(2));
+        assert_eq!(partitions.most_in_excess(|| 1000), Some(2));
     }
 }

@@ -91,6 +91,7 @@ mod tails;
 mod uses;
 mod validate;
 
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use crate::behaviour::{Behaviour, GHOSTS_MIN};
@@ -154,6 +155,13 @@ pub struct Evicted {
     pub records: u64,
     /// Their payload bytes.
     pub bytes: u64,
+}
+
+impl AddAssign for Evicted {
+    fn add_assign(&mut self, other: Self) {
+        self.records += other.records;
+        self.bytes += other.bytes;
+    }
 }
 
 /// What an insertion did.
@@ -342,6 +350,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     }
 
     /// What the policy takes, by the formula at the head of the module.
+    #[inline]
     pub fn charged_bytes(&self) -> u64 {
         self.weight + self.ghost_memory() + self.aside
     }

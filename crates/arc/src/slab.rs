@@ -28,6 +28,11 @@ const LINE_BYTES: usize = 64;
 
 type Page<T> = AVec<Node<T>, ConstAlign<LINE_BYTES>>;
 
+/// All full but the last one, which is never empty; behind it may stand one empty page, so that an
+/// item that comes and goes does not make and free a page each time.
+#[derive(Debug)]
+struct Pages<T>(Vec<Page<T>>);
+
 /// Holes that are left open: this part of the items, and a page.
 const HOLES_SHARE: usize = 64;
 
@@ -75,9 +80,7 @@ const HOLES: usize = 0;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    /// All full but the last one, which is never empty; behind it may stand one empty page, so
-    /// that an item that comes and goes does not make and free a page each time.
-    pages: Vec<Page<T>>,
+    pages: Pages<T>,
     /// Items and holes.
     slots: usize,
     /// By number; a list that never held an item may be missing.
@@ -89,7 +92,7 @@ impl<T: Item> Slab<T> {
     pub const ITEM_BYTES: u64 = size_of::<Node<T>>() as u64;
 
     pub fn new() -> Self {
-        Self { pages: Vec::new(), slots: 0, lists: vec![EMPTY; 1 + Place::LISTS] }
+        Self { pages: Pages(Vec::new()), slots: 0, lists: vec![EMPTY; 1 + Place::LISTS] }
     }
 
     /// Number of items.
@@ -129,12 +132,14 @@ impl<T: Item> Slab<T> {
 
     /// Slots of a list, youngest first.
     pub fn newest(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
-        std::iter::successors(some(self.ends(place).tail), |&slot| some(self.node(slot).prev))
+        let older = |&slot: &u32| some(self.pages.node(slot).prev);
+        std::iter::successors(some(self.ends(place).tail), older)
     }
 
     /// The item in `slot`, which must hold one.
+    #[inline]
     pub fn get(&self, slot: u32) -> &T {
-        match &self.node(slot).item {
+        match &self.pages.node(slot).item {
             Some(item) => item,
             None => panic!("slot {slot} is a hole"),
         }
@@ -143,6 +148,7 @@ impl<T: Item> Slab<T> {
     /// The item in `slot`, if it holds one.
     pub fn occupant(&self, slot: u32) -> Option<&T> {
         self.pages
+            .0
             .get((slot >> PAGE_SHIFT) as usize)?
             .get(slot as usize % PAGE_SLOTS)?
             .item
@@ -151,7 +157,9 @@ impl<T: Item> Slab<T> {
 
     /// Changes an item; sums follow its bytes. Its list must stay.
     pub fn update<R>(&mut self, slot: u32, change: impl FnOnce(&mut T) -> R) -> R {
-        let Some(item) = &mut self.node_mut(slot).item else { panic!("slot {slot} is a hole") };
+        let Some(item) = &mut self.pages.node_mut(slot).item else {
+            panic!("slot {slot} is a hole")
+        };
         let (place, before) = (item.place(), item.bytes());
         let result = change(item);
         let after = item.bytes();
@@ -172,7 +180,7 @@ impl<T: Item> Slab<T> {
         let slot = match some(self.lists[HOLES].tail) {
             Some(hole) => {
                 self.unlink(HOLES, hole, 0, false);
-                self.node_mut(hole).item = Some(item);
+                self.pages.node_mut(hole).item = Some(item);
                 hole
             }
             None => self.append(item),
@@ -183,19 +191,17 @@ impl<T: Item> Slab<T> {
 
     fn append(&mut self, item: T) -> u32 {
         assert!(self.slots < ITEMS_MAX, "slab is full");
-        let page = self.slots >> PAGE_SHIFT;
-        if page == self.pages.len() {
-            self.pages.push(Page::with_capacity(0, PAGE_SLOTS));
-        }
         let slot = self.slots as u32;
-        self.pages[page].push(Node { item: Some(item), prev: NIL, next: NIL });
+        self.pages.push(self.slots, Node { item: Some(item), prev: NIL, next: NIL });
         self.slots += 1;
         slot
     }
 
     /// Takes an item out. Call [`Slab::compact`] afterwards.
     pub fn remove(&mut self, slot: u32) -> T {
-        let Some(item) = self.node_mut(slot).item.take() else { panic!("slot {slot} is a hole") };
+        let Some(item) = self.pages.node_mut(slot).item.take() else {
+            panic!("slot {slot} is a hole")
+        };
         self.unlink(item.place().number(), slot, item.bytes(), item.place().offered());
         self.link(HOLES, slot, 0);
         item
@@ -205,7 +211,7 @@ impl<T: Item> Slab<T> {
     /// slot.
     pub fn offer(&mut self, place: Place) -> Option<u32> {
         let slot = self.marker(place)?;
-        let node = self.node_mut(slot);
+        let node = self.pages.node_mut(slot);
         let next = node.next;
         let Some(item) = &mut node.item else { panic!("slot {slot} is a hole") };
         item.set_place(place.with_offered(true));
@@ -219,68 +225,55 @@ impl<T: Item> Slab<T> {
     /// Moves one item into a hole, if there are too many holes. Returns its former and its present
     /// slot; to be called until it returns nothing.
     pub fn compact(&mut self) -> Option<(u32, u32)> {
-        while self.lists[HOLES].items as usize > self.len() / HOLES_SHARE + PAGE_SLOTS {
+        while self.is_holey() {
             let last = self.slots as u32 - 1;
-            if self.node(last).item.is_none() {
+            if self.pages.node(last).item.is_none() {
                 self.unlink(HOLES, last, 0, false);
                 self.cut();
                 continue;
             }
             let hole = self.lists[HOLES].tail;
             self.unlink(HOLES, hole, 0, false);
-            *self.node_mut(hole) = self.cut();
+            *self.pages.node_mut(hole) = self.cut();
             let list = self.get(hole).place().number();
-            let (prev, next) = (self.node(hole).prev, self.node(hole).next);
-            self.join(list, prev, hole);
-            self.join(list, hole, next);
-            if self.lists[list].marker == last {
-                self.lists[list].marker = hole;
+            let ends = &mut self.lists[list];
+            let (prev, next) = self.pages.neighbours(hole);
+            self.pages.join(ends, prev, hole);
+            self.pages.join(ends, hole, next);
+            if ends.marker == last {
+                ends.marker = hole;
             }
             return Some((last, hole));
         }
         None
     }
 
+    /// Whether there are too many holes.
+    #[inline]
+    fn is_holey(&self) -> bool {
+        self.lists[HOLES].items as usize > self.len() / HOLES_SHARE + PAGE_SLOTS
+    }
+
     /// Takes the last slot off.
     fn cut(&mut self) -> Node<T> {
         self.slots -= 1;
-        let page = self.slots >> PAGE_SHIFT;
-        let Some(node) = self.pages[page].pop() else { panic!("page {page} has no last slot") };
-        self.pages.truncate(page + 1);
-        node
+        self.pages.pop(self.slots)
     }
 
     /// Moves an item to the young end of a list, where it has not been offered.
     pub fn move_to(&mut self, slot: u32, place: Place) {
-        let Some(item) = &mut self.node_mut(slot).item else { panic!("slot {slot} is a hole") };
+        let Some(item) = &mut self.pages.node_mut(slot).item else {
+            panic!("slot {slot} is a hole")
+        };
         let (from, bytes) = (item.place(), item.bytes());
         item.set_place(place.with_offered(false));
         self.unlink(from.number(), slot, bytes, from.offered());
         self.link(place.number(), slot, bytes);
     }
 
-    fn ends(&self, place: Place) -> Ends {
-        self.lists.get(place.number()).copied().unwrap_or(EMPTY)
-    }
-
-    fn node(&self, slot: u32) -> &Node<T> {
-        &self.pages[(slot >> PAGE_SHIFT) as usize][slot as usize % PAGE_SLOTS]
-    }
-
-    fn node_mut(&mut self, slot: u32) -> &mut Node<T> {
-        &mut self.pages[(slot >> PAGE_SHIFT) as usize][slot as usize % PAGE_SLOTS]
-    }
-
-    /// Makes `prev` and `next` neighbours on a list; `NIL` stands for the list's end.
-    fn join(&mut self, list: usize, prev: u32, next: u32) {
-        match some(prev) {
-            Some(prev) => self.node_mut(prev).next = next,
-            None => self.lists[list].head = next,
-        }
-        match some(next) {
-            Some(next) => self.node_mut(next).prev = prev,
-            None => self.lists[list].tail = prev,
-        }
+    #[inline]
+    fn ends(&self, place: Place) -> &Ends {
+        self.lists.get(place.number()).unwrap_or(&EMPTY)
     }
 
     /// Puts a slot at the young end of a list.
@@ -288,10 +281,14 @@ impl<T: Item> Slab<T> {
         if list >= self.lists.len() {
             self.lists.resize(list + 1, EMPTY);
         }
-        let tail = self.lists[list].tail;
-        self.join(list, tail, slot);
-        self.join(list, slot, NIL);
         let ends = &mut self.lists[list];
+        match some(ends.tail) {
+            Some(tail) => self.pages.node_mut(tail).next = slot,
+            None => ends.head = slot,
+        }
+        let node = self.pages.node_mut(slot);
+        (node.prev, node.next) = (ends.tail, NIL);
+        ends.tail = slot;
         ends.items += 1;
         ends.bytes += bytes;
         if ends.marker == NIL {
@@ -300,9 +297,9 @@ impl<T: Item> Slab<T> {
     }
 
     fn unlink(&mut self, list: usize, slot: u32, bytes: u64, offered: bool) {
-        let Node { prev, next, .. } = *self.node(slot);
-        self.join(list, prev, next);
+        let (prev, next) = self.pages.neighbours(slot);
         let ends = &mut self.lists[list];
+        self.pages.join(ends, prev, next);
         ends.items -= 1;
         ends.bytes -= bytes;
         if offered {
@@ -322,14 +319,14 @@ impl<T: Item> Slab<T> {
             return Err(format!("{linked} on lists, {} slots", self.slots));
         }
         let holes = self.lists[HOLES].items as usize;
-        if holes > self.len() / HOLES_SHARE + PAGE_SLOTS {
+        if self.is_holey() {
             return Err(format!("{holes} holes, {} items", self.len()));
         }
-        let pages = self.slots.div_ceil(PAGE_SLOTS);
-        if !(pages..=pages + 1).contains(&self.pages.len()) {
-            return Err(format!("{} pages for {} slots", self.pages.len(), self.slots));
+        let (pages, needed) = (&self.pages.0, self.slots.div_ceil(PAGE_SLOTS));
+        if !(needed..=needed + 1).contains(&pages.len()) {
+            return Err(format!("{} pages for {} slots", pages.len(), self.slots));
         }
-        for (number, page) in self.pages.iter().enumerate() {
+        for (number, page) in pages.iter().enumerate() {
             let slots = (self.slots - (number * PAGE_SLOTS).min(self.slots)).min(PAGE_SLOTS);
             if page.len() != slots || page.capacity() != PAGE_SLOTS {
                 return Err(format!("page {number}: {} of {} slots", page.len(), page.capacity()));
@@ -346,7 +343,7 @@ impl<T: Item> Slab<T> {
             if at as usize >= self.slots {
                 return Err(format!("bad link {at}"));
             }
-            let node = self.node(at);
+            let node = self.pages.node(at);
             let list = node.item.as_ref().map_or(HOLES, |item| item.place().number());
             if node.prev != prev || list != number {
                 return Err(format!("slot {at} has a wrong back link or list"));
@@ -374,6 +371,56 @@ impl<T: Item> Slab<T> {
     }
 }
 
+impl<T> Pages<T> {
+    #[inline]
+    fn node(&self, slot: u32) -> &Node<T> {
+        &self.0[(slot >> PAGE_SHIFT) as usize][slot as usize % PAGE_SLOTS]
+    }
+
+    #[inline]
+    fn node_mut(&mut self, slot: u32) -> &mut Node<T> {
+        &mut self.0[(slot >> PAGE_SHIFT) as usize][slot as usize % PAGE_SLOTS]
+    }
+
+    /// The next older and the next younger slot; `NIL` at a list's end.
+    #[inline]
+    fn neighbours(&self, slot: u32) -> (u32, u32) {
+        let node = self.node(slot);
+        (node.prev, node.next)
+    }
+
+    /// Makes `prev` and `next` neighbours on a list; `NIL` stands for the list's end.
+    #[inline]
+    fn join(&mut self, ends: &mut Ends, prev: u32, next: u32) {
+        match some(prev) {
+            Some(prev) => self.node_mut(prev).next = next,
+            None => ends.head = next,
+        }
+        match some(next) {
+            Some(next) => self.node_mut(next).prev = prev,
+            None => ends.tail = prev,
+        }
+    }
+
+    /// Puts a node behind the last one.
+    fn push(&mut self, slots: usize, node: Node<T>) {
+        let page = slots >> PAGE_SHIFT;
+        if page == self.0.len() {
+            self.0.push(Page::with_capacity(0, PAGE_SLOTS));
+        }
+        self.0[page].push(node);
+    }
+
+    /// Takes the last node off and leaves `slots`.
+    fn pop(&mut self, slots: usize) -> Node<T> {
+        let page = slots >> PAGE_SHIFT;
+        let Some(node) = self.0[page].pop() else { panic!("page {page} has no last slot") };
+        self.0.truncate(page + 1);
+        node
+    }
+}
+
+#[inline]
 const fn some(slot: u32) -> Option<u32> {
     if slot == NIL { None } else { Some(slot) }
 }
@@ -471,7 +518,7 @@ mod tests {
                 assert!(from > to && slab.occupant(from).is_none());
                 moved += 1;
             }
-            assert!(slab.pages.len() <= (slab.len() + slab.len() / 64) / PAGE_SLOTS + 3);
+            assert!(slab.pages.0.len() <= (slab.len() + slab.len() / 64) / PAGE_SLOTS + 3);
         }
         slab.validate().unwrap();
         assert!(moved > 0);

@@ -1,3 +1,4 @@
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -122,7 +123,8 @@ impl Memory {
             // Before the cache shrinks, so that those give whose share becomes smaller.
             shares.put_in_force(&self.cache, ceiling_bytes, capacity_bytes);
         }
-        self.cache.set_capacity(capacity_bytes);
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        self.cache.set_capacity_on(capacity_bytes, threads);
         shares.put_in_force(&self.cache, ceiling_bytes, capacity_bytes);
         drop((shares, resized_at, held));
         self.arena.set_kept_bytes_max(kept_bytes_max(ceiling_bytes) as usize);

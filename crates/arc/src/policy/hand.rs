@@ -9,7 +9,7 @@ use crate::list::{Class, List, Queue};
 use crate::partition::Partition;
 use crate::place::Place;
 use crate::record::Record;
-use crate::setting::Setting;
+use crate::setting::{PolicyKind, Setting};
 use crate::slab::{ITEMS_MAX, Item};
 use crate::sync::Relaxed;
 
@@ -17,7 +17,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     /// Evicts one record and leaves its ghost. `None` if the giver holds nothing.
     pub(super) fn evict(&mut self, giver: Giver) -> Option<Record<K, V>> {
         let partition = match giver {
-            Giver::Any => self.partitions.most_in_excess(self.bound())?,
+            Giver::Any => self.partitions.most_in_excess(|| self.bound())?,
             Giver::Partition(partition) => partition,
         };
         let mut steps = 0;
@@ -180,7 +180,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         let (room, memory) = (self.room(partition), own.ghost_count * self.ghost_overhead);
         let heaviest = || List::ALL.into_iter().max_by_key(|list| own.ghosts[list.index()]);
         let dear = memory > (room + memory) / GHOST_SHARE;
-        if own.behaviour.setting().is_some() {
+        if own.behaviour.kind() == PolicyKind::Auto {
             let far = own.ghosts_weight() > room.saturating_mul(GHOST_REACH);
             return (dear || far && own.ghost_count > self.ghosts_min).then(heaviest).flatten();
         }
@@ -201,6 +201,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     }
 
     /// Memory of all ghosts themselves.
+    #[inline]
     pub(super) fn ghost_memory(&self) -> u64 {
         self.directory.ghosts().len() as u64 * self.ghost_overhead
     }
@@ -212,6 +213,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     }
 
     /// The capacity, or what is held if that is more: a shard may hold more than its share.
+    #[inline]
     pub(super) fn bound(&self) -> u64 {
         self.capacity.max(self.charged_bytes()).saturating_sub(self.aside)
     }
@@ -223,9 +225,10 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
 
     /// The papers' `c`: what is there for records of a partition, which is what the others leave,
     /// within its limit.
+    #[inline]
     fn room(&self, partition: usize) -> u64 {
         let own = self.partitions.get(partition);
-        let others = self.weight - own.weight();
+        let others = if self.partitions.len() == 1 { 0 } else { self.weight - own.weight() };
         let left = self.bound().saturating_sub(self.ghost_memory() + others);
         match own.share.limit_bytes {
             u64::MAX => left,
