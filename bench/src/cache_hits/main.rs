@@ -13,7 +13,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use rival::{Foyer, Moka, QuickCache, Rival, Value, Warmfront};
+use rival::{Foyer, Moka, QuickCache, Rival, Value, Warmfront, WarmfrontRead};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
@@ -127,12 +127,14 @@ fn hits(name: String, entries: u64, threads: usize, hot: bool, arguments: &Argum
     // Twice the room, so that nothing has to go.
     let capacity = entries * rival::VALUE_BYTES * 2 + (64 << 20);
     let warmfront = Warmfront::new(capacity);
+    let warmfront_read = WarmfrontRead::new(capacity);
     let quick_cache = QuickCache::new(capacity);
     let moka = Moka::new(capacity);
     let foyer = Foyer::new(capacity);
     for key in 0..entries {
         let value = rival::value(key);
         warmfront.insert(key, value.clone());
+        warmfront_read.insert(key, value.clone());
         quick_cache.insert(key, value.clone());
         moka.insert(key, value.clone());
         foyer.insert(key, value);
@@ -148,6 +150,7 @@ fn hits(name: String, entries: u64, threads: usize, hot: bool, arguments: &Argum
     for round in 0..=arguments.rounds {
         let results = [
             hit_round(&warmfront, &sequences, arguments),
+            hit_round(&warmfront_read, &sequences, arguments),
             hit_round(&quick_cache, &sequences, arguments),
             hit_round(&moka, &sequences, arguments),
             hit_round(&foyer, &sequences, arguments),
@@ -188,6 +191,7 @@ impl Replay<'_> {
         for _ in 0..self.arguments.replays {
             case.add([
                 self.round::<Warmfront>(),
+                self.round::<WarmfrontRead>(),
                 self.round::<QuickCache>(),
                 self.round::<Moka>(),
                 self.round::<Foyer>(),
@@ -263,11 +267,12 @@ fn cpu_time() -> Duration {
 
 impl Case {
     fn new(name: String) -> Self {
-        let names = [Warmfront::NAME, QuickCache::NAME, Moka::NAME, Foyer::NAME];
+        let names =
+            [Warmfront::NAME, WarmfrontRead::NAME, QuickCache::NAME, Moka::NAME, Foyer::NAME];
         Self { name, rows: names.map(|name| (name, Vec::new())).into() }
     }
 
-    fn add(&mut self, rounds: [Round; 4]) {
+    fn add(&mut self, rounds: [Round; 5]) {
         self.rows.iter_mut().zip(rounds).for_each(|(row, round)| row.1.push(round));
     }
 
@@ -285,7 +290,7 @@ impl Case {
         if !as_json {
             println!("\n{}", self.name);
             println!(
-                "{:<14} {:>10} {:>10} {:>8} {:>8}",
+                "{:<15} {:>10} {:>10} {:>8} {:>8}",
                 "cache", "ns wall", "ns cpu", "times", "hits"
             );
         }
@@ -302,7 +307,7 @@ impl Case {
                 println!("{row}");
             } else {
                 let hits = 100.0 * hit_ratio;
-                println!("{name:<14} {wall_ns:>10.1} {cpu_ns:>10.1} {times:>8.2} {hits:>7.2}%");
+                println!("{name:<15} {wall_ns:>10.1} {cpu_ns:>10.1} {times:>8.2} {hits:>7.2}%");
             }
         }
     }

@@ -60,6 +60,30 @@ impl Rival for Warmfront {
     }
 }
 
+/// The same, looking at values where they are instead of taking a clone.
+pub struct WarmfrontRead(Warmfront);
+
+impl Rival for WarmfrontRead {
+    const NAME: &str = "warmfront read";
+    const FETCHES: bool = false;
+
+    fn new(capacity_bytes: u64) -> Self {
+        Self(Warmfront::new(capacity_bytes))
+    }
+
+    fn get(&self, key: u64) -> Option<u8> {
+        self.0.0.read(&key, |value| value[0])
+    }
+
+    fn insert(&self, key: u64, value: Value) {
+        self.0.insert(key, value);
+    }
+
+    fn get_or_fetch(&self, _: u64, _: &Value) -> bool {
+        unreachable!("it is left out of these cases")
+    }
+}
+
 #[derive(Clone)]
 pub struct ByLength;
 

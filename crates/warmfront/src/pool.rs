@@ -25,7 +25,7 @@ use crate::pace::Pace;
 use crate::property::{CacheLevel, Properties};
 use crate::reader::Reader;
 use crate::record::Record;
-use crate::recorder::Recorder;
+use crate::recorder::Recording;
 use crate::version::Version;
 use crate::write_back::WriteBack;
 
@@ -102,7 +102,7 @@ pub struct Pool {
     /// Memory of all curves.
     pub(crate) curve_bytes: AtomicU64,
     /// Notes what is asked for, while somebody wants to know.
-    pub(crate) recorder: ArcSwapOption<Recorder>,
+    pub(crate) recording: Recording,
     pub(crate) prefetches: AtomicU64,
     /// Calls of readers to the origin for contents that are under way.
     pub(crate) demand_fetches: AtomicU64,
@@ -150,7 +150,7 @@ impl Pool {
             flash_pace: Pace::default(),
             curve: arc::Curve::default(),
             curve_bytes: AtomicU64::new(0),
-            recorder: ArcSwapOption::empty(),
+            recording: Recording::default(),
             prefetches: AtomicU64::new(0),
             demand_fetches: AtomicU64::new(0),
             space: Mutex::default(),

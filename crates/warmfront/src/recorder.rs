@@ -1,6 +1,8 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use storage::ObjectId;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -51,6 +53,24 @@ pub(crate) struct Recorder {
     _charge: ChargedApart,
 }
 
+/// The recorder of a pool, while there is one.
+#[derive(Default)]
+pub(crate) struct Recording {
+    /// Whether there is one: a hit asks no more than this.
+    on: AtomicBool,
+    recorder: ArcSwapOption<Recorder>,
+    /// One change at a time.
+    changing: Mutex<()>,
+}
+
+impl Recording {
+    fn set(&self, recorder: Option<Recorder>) {
+        let _one = self.changing.lock();
+        self.on.store(recorder.is_some(), Relaxed);
+        self.recorder.store(recorder.map(Arc::new));
+    }
+}
+
 struct Waiting {
     requests: RecordedRequests,
     taken_at: Duration,
@@ -69,12 +89,12 @@ impl Pool {
             waiting: Mutex::new(Waiting { requests: RecordedRequests::default(), taken_at: now }),
             _charge: self.memory.charge_apart(room),
         };
-        self.recorder.store(Some(Arc::new(recorder)));
+        self.recording.set(Some(recorder));
     }
 
     /// Takes what was recorded since the last call; `None` if nothing is being recorded.
     pub fn recorded(&self) -> Option<RecordedRequests> {
-        let recorder = self.recorder.load_full()?;
+        let recorder = self.recording.recorder.load_full()?;
         let mut waiting = recorder.waiting.lock();
         waiting.taken_at = self.now();
         Some(std::mem::take(&mut waiting.requests))
@@ -82,13 +102,15 @@ impl Pool {
 
     /// Ends the recording.
     pub fn stop_recording(&self) {
-        self.recorder.store(None);
+        self.recording.set(None);
     }
 
     /// Notes a request, if it is to be recorded.
     #[inline]
     pub(crate) fn asked(&self, file: ObjectId, offset: u64, bytes: u64, write: bool) {
-        if let Some(recorder) = &*self.recorder.load() {
+        if self.recording.on.load(Relaxed)
+            && let Some(recorder) = &*self.recording.recorder.load()
+        {
             let now = self.now();
             if !recorder.note(now, file, offset, bytes, write) {
                 tracing::warn!("nobody takes what is recorded: the recording ends");

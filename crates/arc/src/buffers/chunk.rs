@@ -16,8 +16,30 @@ pub(crate) struct Chunk {
     used: Pages,
     /// What may take memory: all that is used, and what is kept.
     resident: Pages,
+    /// Sums of these, which would take long to count each time.
+    sums: Sums,
     /// The system may make it one huge page: it is then resident as a whole.
     huge: bool,
+}
+
+/// Numbers of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sums {
+    used: usize,
+    /// Resident and not in use.
+    kept: usize,
+    /// Free pages in the longest run.
+    longest_run: usize,
+}
+
+impl Sums {
+    fn count(used: Pages, resident: Pages) -> Self {
+        Self {
+            used: used.count(),
+            kept: resident.without(used).count(),
+            longest_run: Pages::ALL.without(used).longest_run(),
+        }
+    }
 }
 
 impl Chunk {
@@ -26,7 +48,8 @@ impl Chunk {
         let region = Region::new(CHUNK_BYTES)?;
         let huge = huge && region.prefer_huge_pages(true);
         let resident = if huge { Pages::ALL } else { Pages::NONE };
-        Ok(Self { region, used: Pages::NONE, resident, huge })
+        let sums = Sums::count(Pages::NONE, resident);
+        Ok(Self { region, used: Pages::NONE, resident, sums, huge })
     }
 
     /// Address of a page.
@@ -36,7 +59,7 @@ impl Chunk {
 
     /// Free pages in the longest run.
     pub fn longest_run(&self) -> usize {
-        Pages::ALL.without(self.used).longest_run()
+        self.sums.longest_run
     }
 
     /// Takes the shortest run of at least `pages` pages, or what it needs of it.
@@ -47,27 +70,32 @@ impl Chunk {
         let set = Pages::of(taken.clone());
         self.used = self.used.with(set);
         self.resident = self.resident.with(set);
+        self.sums = Sums::count(self.used, self.resident);
         Some(taken)
     }
 
     /// Takes a run back.
     pub fn give(&mut self, run: Range<usize>) {
-        let set = Pages::of(run);
-        assert!(self.used.common(set) == set, "pages come back that were not in use");
+        let set = Pages::of(run.clone());
+        assert!(set.without(self.used).is_empty(), "pages come back that were not in use");
         self.used = self.used.without(set);
+        self.sums.used -= run.len();
+        self.sums.kept += run.len();
+        let joined = Pages::ALL.without(self.used).run_around(run.start);
+        self.sums.longest_run = self.sums.longest_run.max(joined.len());
     }
 
     pub fn is_free(&self) -> bool {
-        self.used.is_empty()
+        self.sums.used == 0
     }
 
     pub fn used_bytes(&self) -> usize {
-        self.used.count() * PAGE_BYTES
+        self.sums.used * PAGE_BYTES
     }
 
     /// Bytes that are resident and not in use.
     pub fn kept_bytes(&self) -> usize {
-        self.resident.without(self.used).count() * PAGE_BYTES
+        self.sums.kept * PAGE_BYTES
     }
 
     /// Gives the memory of all free pages back to the system.
@@ -81,9 +109,14 @@ impl Chunk {
             self.region.discard(run.start * PAGE_BYTES..run.end * PAGE_BYTES);
         }
         self.resident = self.used;
+        self.sums.kept = 0;
     }
 
     pub fn validate(&self) -> Result<(), String> {
+        let counted = Sums::count(self.used, self.resident);
+        if counted != self.sums {
+            return Err(format!("noted {:?}, counted {counted:?}", self.sums));
+        }
         if self.used.without(self.resident).is_empty() {
             Ok(())
         } else {

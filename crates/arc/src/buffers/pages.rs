@@ -30,7 +30,7 @@ impl Pages {
     }
 
     pub fn is_empty(self) -> bool {
-        self == Self::NONE
+        self.0.iter().fold(0, |all, word| all | word) == 0
     }
 
     pub fn with(self, other: Self) -> Self {
@@ -99,6 +99,19 @@ impl Pages {
         })
     }
 
+    /// The maximal run around a page that is in the set.
+    pub fn run_around(self, page: usize) -> Range<usize> {
+        let end = self.next(page, false).unwrap_or(PAGES);
+        let mut index = page / 64;
+        let mut missing = !self.0[index] & !(u64::MAX << (page % 64));
+        while missing == 0 && index > 0 {
+            index -= 1;
+            missing = !self.0[index];
+        }
+        let start = index * 64 + (u64::BITS - missing.leading_zeros()) as usize;
+        start..end
+    }
+
     /// The first page from `at` on that is in the set, or is not.
     fn next(self, at: usize, is_in: bool) -> Option<usize> {
         let mut index = at / 64;
@@ -154,11 +167,15 @@ mod tests {
             for run in pages.runs() {
                 prop_assert!(last_end < Some(run.start), "runs do not touch");
                 last_end = Some(run.end);
+                for page in [run.start, run.start.midpoint(run.end - 1), run.end - 1] {
+                    prop_assert_eq!(pages.run_around(page), run.clone());
+                }
                 seen[run].fill(true);
             }
             prop_assert_eq!(seen, plain);
             let longest = pages.runs().map(|run| run.len()).max();
             prop_assert_eq!(pages.longest_run(), longest.unwrap_or(0));
+            prop_assert_eq!(pages.is_empty(), longest.is_none());
         }
     }
 }
