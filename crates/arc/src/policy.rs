@@ -206,6 +206,8 @@ pub struct Policy<K, V, I = HashIndex> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comeback {
     ghost: Ghost,
+    /// Where the ghost stood.
+    place: Place,
     queue: Queue,
 }
 
@@ -602,8 +604,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         if self.len() < ITEMS_MAX { Ok(()) } else { Err(Refused::Full { limit: ITEMS_MAX as u64 }) }
     }
 
-    /// First step of an insertion: takes the key's ghost off its list and learns from it. A
-    /// resident record of the key that was charged to another class or tenant goes.
+    /// First step of an insertion: takes the key's ghost off its list. A resident record of the key that was charged to another class or tenant goes.
     pub(crate) fn prepare(
         &mut self,
         hash: u64,
@@ -630,15 +631,12 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         }
         let ghost = self.directory.ghosts().get(slot).ghost();
         let place = self.directory.ghosts().get(slot).place;
-        if charge.kind != Kind::Prime {
-            self.learn(place, ghost.bytes + self.record_overhead);
-        }
         let queue = self.earned(slot, charge);
         let hits = self.tenants.get_mut(charge.tenant).list_mut(ghost.list);
         hits.ghost_hits += 1;
         hits.ghost_hit_bytes += charge.bytes;
         self.forget(slot);
-        Some(Comeback { ghost, queue })
+        Some(Comeback { ghost, place, queue })
     }
 
     /// How much a record of `bytes` under this key would add to the charge.
@@ -703,7 +701,8 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         evicted
     }
 
-    /// Last step of an insertion, once there is room.
+    /// Last step of an insertion, once there is room: learns from the ghost, as CAR does after it
+    /// has replaced, and takes the record in.
     #[expect(clippy::too_many_arguments, reason = "one call site each in Policy and Cache")]
     pub(crate) fn admit(
         &mut self,
@@ -716,6 +715,11 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         evicted: Evicted,
         gone: &mut impl Extend<(K, V)>,
     ) -> Inserted {
+        if let Some(Comeback { ghost, place, .. }) = comeback
+            && charge.kind != Kind::Prime
+        {
+            self.learn(place, ghost.bytes + self.record_overhead);
+        }
         match self.directory.find(hash, &key) {
             Some(Found::Record(slot)) => {
                 let list = self.records().get(slot).place.list();

@@ -219,6 +219,12 @@ impl Model {
             }
             self.evict();
         }
+        if let Some((class, queue, ghost)) = &ghost
+            && charge.kind != Kind::Prime
+        {
+            self.learn(*class, *queue, ghost.bytes + self.header);
+        }
+        let ghost = ghost.map(|(_, queue, ghost)| (queue, ghost.prefetched));
         let found = self.find(key);
         let queue = if let Some((c, q, at)) = found {
             let record = &mut self.lists[c][q][at];
@@ -257,37 +263,40 @@ impl Model {
         })
     }
 
-    /// Takes the ghost, learns, and returns its queue and whether it was prefetched only.
-    fn recall(&mut self, key: u64, charge: &Charge) -> Option<(usize, bool)> {
+    /// Takes the ghost, with its class and queue.
+    fn recall(&mut self, key: u64, charge: &Charge) -> Option<(usize, usize, Phantom)> {
         for class in 0..2 {
             for queue in 0..2 {
                 let Some(at) = self.ghosts[class][queue].iter().position(|g| g.key == key) else {
                     continue;
                 };
-                let hit = (self.ghosts[class][queue][at].bytes + self.header) as f64;
-                let side = |c: usize, q: usize| self.dead(c, q) as f64;
-                let (this, other) = (side(class, queue), side(class, 1 - queue));
-                let step = hit * (other / this.max(1.0)).max(1.0) / self.share(class) as f64;
-                let signed = if queue == 0 { step.min(1.0) } else { -step.min(1.0) };
-                let this = side(class, 0) + side(class, 1);
-                let other = side(1 - class, 0) + side(1 - class, 1);
-                let step = hit * (other / this.max(1.0)).max(1.0) / self.room() as f64;
-                let split =
-                    if class == 1 { step.min(1.0 / 32.0) } else { -(step / 5.0).min(1.0 / 32.0) };
-                if charge.kind != Kind::Prime {
-                    let target = &mut self.mru_target[class];
-                    *target = (*target + signed).clamp(0.0, 1.0);
-                    let split = self.metadata_target + split;
-                    self.metadata_target = split.clamp(CLASS_FLOOR, 1.0 - CLASS_FLOOR);
-                }
                 let counters = &mut self.usage[charge.tenant as usize].lists[class * 3 + queue];
                 counters.ghost_hits += 1;
                 counters.ghost_hit_bytes += charge.bytes;
-                let prefetched = self.ghosts[class][queue].remove(at).prefetched;
-                return Some((queue, prefetched));
+                return Some((class, queue, self.ghosts[class][queue].remove(at)));
             }
         }
         None
+    }
+
+    /// Moves the targets after a hit on a ghost of this class and queue, which weighs `hit`.
+    fn learn(&mut self, class: usize, queue: usize, hit: u64) {
+        let side = |c: usize, q: usize| {
+            let own = if (c, q) == (class, queue) { hit } else { 0 };
+            (self.dead(c, q) + own) as f64
+        };
+        let hit = hit as f64;
+        let (this, other) = (side(class, queue), side(class, 1 - queue));
+        let step = hit * (other / this.max(1.0)).max(1.0) / self.share(class).max(1) as f64;
+        let signed = if queue == 0 { step.min(1.0) } else { -step.min(1.0) };
+        let this = side(class, 0) + side(class, 1);
+        let other = side(1 - class, 0) + side(1 - class, 1);
+        let step = hit * (other / this.max(1.0)).max(1.0) / self.room().max(1) as f64;
+        let split = if class == 1 { step.min(1.0 / 32.0) } else { -(step / 5.0).min(1.0 / 32.0) };
+        let target = &mut self.mru_target[class];
+        *target = (*target + signed).clamp(0.0, 1.0);
+        let split = self.metadata_target + split;
+        self.metadata_target = split.clamp(CLASS_FLOOR, 1.0 - CLASS_FLOOR);
     }
 
     fn replace(&mut self, key: u64, value: u64, bytes: u64) {

@@ -144,16 +144,17 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         }
     }
 
-    /// A ghost of `place` was hit, which weighs `hit` bytes: moves the targets.
+    /// A ghost that stood in `place` was hit, which weighs `hit` bytes: moves the targets.
     pub(super) fn learn(&mut self, place: Place, hit: u64) {
         let (partition, list) = (place.partition(), place.list());
-        let ghosts = self.partitions.get(partition).ghosts;
+        let mut ghosts = self.partitions.get(partition).ghosts;
+        ghosts[list.index()] += hit;
         let (share, total) = (self.share(partition, list.class), self.room(partition));
         let balance = &mut self.partitions.get_mut(partition).balance;
         balance.learn(list, hit, &ghosts, share, total);
         if self.partitions.len() > 1 {
             let own = ghosts.iter().sum();
-            let all: u64 = self.partitions.iter().map(Partition::ghosts_weight).sum();
+            let all: u64 = self.partitions.iter().map(Partition::ghosts_weight).sum::<u64>() + hit;
             self.partitions.learn(partition, hit, own, all - own, self.bound());
         }
     }
