@@ -149,7 +149,7 @@ impl Model {
             let first = usize::from(over);
             let empty = |class: usize| self.lists[class].iter().all(Vec::is_empty);
             let class = if empty(first) { 1 - first } else { first };
-            let target = self.mru_target[class] * self.share(class) as f64;
+            let target = self.mru_target[class] * self.share(class) as f64 * (1.0 - 1e-9);
             let from_mru = self.lists[class][1].is_empty()
                 || !self.lists[class][0].is_empty() && self.live(class, 0) as f64 >= target;
             let queue = if from_mru { 0 } else { 1 };

@@ -13,6 +13,9 @@ use crate::setting::{PolicyKind, Setting};
 use crate::slab::{ITEMS_MAX, Item};
 use crate::sync::Relaxed;
 
+/// A list that holds exactly its target has reached it, although a fraction is not exact.
+const ROUNDING: f64 = 1.0 - 1e-9;
+
 impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     /// Evicts one record and leaves its ghost. `None` if the giver holds nothing.
     pub(super) fn evict(&mut self, giver: Giver) -> Option<Record<K, V>> {
@@ -131,7 +134,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         let recent = own.records[mru.list().index()] as f64;
         let share = self.share(partition, class);
         match own.behaviour.setting() {
-            None => recent >= own.balance.mru(class).of(share),
+            None => recent >= own.balance.mru(class).of(share) * ROUNDING,
             Some(Setting::Recency) => {
                 let mfu = mru.with_list(List::new(class, Queue::Mfu));
                 let age = |place| {
