@@ -179,7 +179,7 @@ fn a_log_is_looked_at_replayed_and_given_up_by_hand() {
     let (mut mount, log) = with_log();
     write(&mount.join("file"), "contents");
     let in_use = mount.warmfront().program(["log", "show", &log]);
-    in_use.run().fails_with(1, &["in use"]);
+    in_use.run().fails_with(1, &["is mounted and uses its log"]);
     let in_use = mount.warmfront().program(["log", "replay", &log]);
     in_use.run().fails_with(1, &["is mounted and uses its log"]);
     mount.kill();

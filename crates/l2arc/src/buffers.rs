@@ -6,8 +6,10 @@ use storage::AlignedBuffer;
 
 /// The smallest buffer, bytes.
 const SMALLEST: usize = 4096;
-/// Most bytes that are kept for the next call.
+/// Most bytes that are kept for the next call, and what is kept of them while nothing is written:
+/// one in so many.
 const KEPT_BYTES_MAX: usize = 32 << 20;
+const KEPT_IDLE_SHARE: usize = 16;
 /// Most bytes that reads under way may have.
 const READ_BYTES_MAX: usize = 128 << 20;
 
@@ -24,6 +26,16 @@ struct Kept {
     /// The one given back last is at the end.
     buffers: VecDeque<AlignedBuffer>,
     bytes: usize,
+}
+
+impl Kept {
+    fn shrink_to(&mut self, bytes: usize) {
+        while self.bytes > bytes
+            && let Some(oldest) = self.buffers.pop_front()
+        {
+            self.bytes -= oldest.capacity();
+        }
+    }
 }
 
 impl Buffers {
@@ -58,11 +70,12 @@ impl Buffers {
         let mut kept = self.kept.lock();
         kept.bytes += buffer.capacity();
         kept.buffers.push_back(buffer);
-        while kept.bytes > KEPT_BYTES_MAX
-            && let Some(oldest) = kept.buffers.pop_front()
-        {
-            kept.bytes -= oldest.capacity();
-        }
+        kept.shrink_to(KEPT_BYTES_MAX);
+    }
+
+    /// Keeps no more than reads need: nothing is to be written.
+    pub(crate) fn trim(&self) {
+        self.kept.lock().shrink_to(KEPT_BYTES_MAX / KEPT_IDLE_SHARE);
     }
 
     /// The right to read `bytes`, as long as not too many are being read.
@@ -104,6 +117,8 @@ mod tests {
         small[0] = 7;
         buffers.give(small);
         assert!(buffers.charged_bytes() <= KEPT_BYTES_MAX as u64);
+        buffers.trim();
+        assert!(buffers.charged_bytes() <= (KEPT_BYTES_MAX / KEPT_IDLE_SHARE) as u64);
         assert_eq!(buffers.take(8192)[0], 7, "its memory is used again");
     }
 }

@@ -1,3 +1,8 @@
+use std::io;
+
+use parking_lot::Mutex;
+use zstd::bulk::{Compressor, Decompressor};
+
 /// How records are made smaller before they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
@@ -13,6 +18,34 @@ pub enum Compression {
 /// Bytes are kept compressed only where that saves at least this share of them.
 const SAVING: usize = 16;
 const ZSTD_LEVEL: i32 = 1;
+/// Contexts of a kind that are kept for the next record: to make one takes longer than to compress
+/// a small record.
+const CONTEXTS_KEPT: usize = 2;
+
+static COMPRESSORS: Contexts<Compressor> = Contexts { kept: Mutex::new(Vec::new()) };
+static DECOMPRESSORS: Contexts<Decompressor> = Contexts { kept: Mutex::new(Vec::new()) };
+
+struct Contexts<T> {
+    kept: Mutex<Vec<T>>,
+}
+
+impl<T> Contexts<T> {
+    /// Does something with a context, which is made if none is kept.
+    fn with<R>(
+        &self,
+        make: impl FnOnce() -> io::Result<T>,
+        call: impl FnOnce(&mut T) -> io::Result<R>,
+    ) -> Option<R> {
+        let kept = self.kept.lock().pop();
+        let mut context = kept.map_or_else(make, Ok).ok()?;
+        let result = call(&mut context).ok();
+        let mut kept = self.kept.lock();
+        if kept.len() < CONTEXTS_KEPT {
+            kept.push(context);
+        }
+        result
+    }
+}
 
 impl Compression {
     /// All ways, by their number on flash.
@@ -24,7 +57,8 @@ impl Compression {
         let compressed = match self {
             Compression::Off => return None,
             Compression::Lz4 => lz4_flex::block::compress(plain),
-            Compression::Zstd => zstd::bulk::compress(plain, ZSTD_LEVEL).ok()?,
+            Compression::Zstd => COMPRESSORS
+                .with(|| Compressor::new(ZSTD_LEVEL), |context| context.compress(plain))?,
         };
         (compressed.len() + plain.len() / SAVING <= plain.len()).then_some(compressed)
     }
@@ -39,7 +73,8 @@ impl Compression {
             }
             Compression::Off => None,
             Compression::Lz4 => lz4_flex::block::decompress_into(stored, plain).ok(),
-            Compression::Zstd => zstd::bulk::decompress_to_buffer(stored, plain).ok(),
+            Compression::Zstd => DECOMPRESSORS
+                .with(Decompressor::new, |context| context.decompress_to_buffer(stored, plain)),
         };
         filled == Some(length)
     }

@@ -51,15 +51,20 @@ impl Layout {
         };
         let needed_bytes =
             data_offset(half_bytes(SEGMENTS_MIN)) + u64::from(SEGMENTS_MIN) * segment_bytes;
-        let too_small = AddError::TooSmall { size_bytes, needed_bytes };
-        let upper = (size_bytes / segment_bytes).min(u64::from(SEGMENTS_MAX)) as u32;
-        let half_bytes = half_bytes(upper);
-        let data_offset = data_offset(half_bytes);
-        let segments = (size_bytes.saturating_sub(data_offset) / segment_bytes) as u32;
-        let segments = segments.min(SEGMENTS_MAX);
-        if segments < SEGMENTS_MIN {
-            return Err(too_small);
+        if size_bytes < needed_bytes {
+            return Err(AddError::TooSmall { size_bytes, needed_bytes });
         }
+        let most = (size_bytes / segment_bytes).min(u64::from(SEGMENTS_MAX)) as u32;
+        // Where the journal of as many would leave no room for them, it is made for the fewest.
+        let behind = |half_bytes| {
+            let data_bytes = size_bytes.saturating_sub(data_offset(half_bytes));
+            (data_bytes / segment_bytes).min(u64::from(SEGMENTS_MAX)) as u32
+        };
+        let (half_bytes, segments) = match behind(half_bytes(most)) {
+            SEGMENTS_MIN.. => (half_bytes(most), behind(half_bytes(most))),
+            _ => (half_bytes(SEGMENTS_MIN), SEGMENTS_MIN),
+        };
+        let data_offset = data_offset(half_bytes);
         Ok(Layout {
             size_bytes,
             block_bytes,

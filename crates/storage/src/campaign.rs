@@ -1,5 +1,7 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 /// The variable of the environment that names other seeds, `FIRST..END`.
 const SEEDS_VARIABLE: &str = "WARMFRONT_SEEDS";
@@ -38,12 +40,49 @@ impl Campaign {
     /// As the first history that panics, whose seed is told.
     pub fn run(&self, mut history: impl FnMut(u64)) {
         for seed in self.seeds.clone() {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| history(seed))) {
-                eprintln!("seed {seed} fails; {SEEDS_VARIABLE}={seed}..{} runs it alone", seed + 1);
-                resume_unwind(panic);
-            }
+            told(seed, || history(seed)).unwrap_or_else(|panic| resume_unwind(panic));
         }
     }
+
+    /// As [`run`](Campaign::run), but as many histories at a time as there are processors. Gives
+    /// what each has come to, in no order.
+    ///
+    /// # Panics
+    ///
+    /// As a history that panics, whose seed is told.
+    pub fn run_side_by_side<T: Send>(&self, history: impl Fn(u64) -> T + Sync) -> Vec<T> {
+        let next = AtomicU64::new(self.seeds.start);
+        let work = || {
+            let mut outcomes = Vec::new();
+            let mut seeds = std::iter::from_fn(|| {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                (seed < self.seeds.end).then_some(seed)
+            });
+            // One that fails ends the others as well.
+            let failed = seeds.try_for_each(|seed| match told(seed, || history(seed)) {
+                Ok(outcome) => Ok(outcomes.push(outcome)),
+                Err(panic) => {
+                    next.store(self.seeds.end, Ordering::Relaxed);
+                    Err(panic)
+                }
+            });
+            failed.map(|()| outcomes)
+        };
+        let processors = thread::available_parallelism().map_or(1, |count| count.get());
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+            let all = threads.into_iter().map(|thread| thread.join().and_then(|outcomes| outcomes));
+            let all: Result<Vec<Vec<T>>, _> = all.collect();
+            all.unwrap_or_else(|panic| resume_unwind(panic)).into_iter().flatten().collect()
+        })
+    }
+}
+
+/// Runs a history; if it panics, tells its seed.
+fn told<T>(seed: u64, history: impl FnOnce() -> T) -> thread::Result<T> {
+    catch_unwind(AssertUnwindSafe(history)).inspect_err(|_| {
+        eprintln!("seed {seed} fails; {SEEDS_VARIABLE}={seed}..{} runs it alone", seed + 1);
+    })
 }
 
 fn parse(text: &str) -> Option<Range<u64>> {
@@ -80,5 +119,15 @@ mod tests {
         });
         assert!(catch_unwind(run).is_err());
         assert_eq!(failed, [3, 4]);
+    }
+
+    #[test]
+    fn histories_side_by_side_are_each_run_once() {
+        let campaign = Campaign { seeds: 3..600 };
+        let mut seen = campaign.run_side_by_side(|seed| seed);
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(3..600));
+        let run = || campaign.run_side_by_side(|seed| assert_ne!(seed, 400));
+        assert!(catch_unwind(run).is_err());
     }
 }

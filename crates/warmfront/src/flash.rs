@@ -31,6 +31,11 @@ use crate::version::{StaleBy, Version};
 /// Records that are killed one by one; of more, the whole object is killed.
 const KILL_RECORDS_MAX: u64 = 4096;
 
+/// The share of the ceiling that a cache device may take for what is not written yet, one in so
+/// many, and the least that it has all the same, bytes.
+const BUFFERS_SHARE: u64 = 8;
+const BUFFERS_BYTES_MIN: u64 = 4 << 20;
+
 /// Notes, in a place that lasts, that what the pool's cache devices hold is void. See
 /// [`NotDurable`].
 pub type Renounce = Arc<dyn Fn() -> std::io::Result<()> + Send + Sync>;
@@ -61,11 +66,15 @@ pub(crate) struct FlashLevel {
 impl FlashLevel {
     pub(crate) fn new(
         options: FlashOptions,
+        ceiling_bytes: u64,
         clock: Arc<dyn Clock>,
         spawn: Arc<dyn Spawn>,
     ) -> FlashLevel {
+        let mut level = options.options;
+        let most = (ceiling_bytes / BUFFERS_SHARE).max(BUFFERS_BYTES_MIN);
+        level.buffers_bytes_max = level.buffers_bytes_max.min(most as usize);
         FlashLevel {
-            level: Flash::new(options.options, clock, spawn),
+            level: Flash::new(level, clock, spawn),
             unsynced: Unsynced::new(),
             aliases: Aliases::default(),
             numbers: Numbers::default(),

@@ -126,7 +126,12 @@ impl Pool {
         let entry = metered.root().await?;
         let number = options.memory.next_pool();
         options.datasets.join(&options.memory, number)?;
-        let flash = FlashLevel::new(options.flash, options.clock.clone(), options.spawn.clone());
+        let flash = FlashLevel::new(
+            options.flash,
+            options.memory.ceiling_bytes(),
+            options.clock.clone(),
+            options.spawn.clone(),
+        );
         let write_back = WriteBack::new(options.memory.clone());
         let pool = Pool {
             name: options.name,

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use serde::Serialize;
-use storage::{DirectoryOptions, DirectoryOrigin, Origin};
+use storage::{DeviceError, DirectoryOptions, DirectoryOrigin, Origin};
 use zil::{End, Log, Opening, Options, Recovery};
 
 use super::desk::{Desk, LogSettings, Tell, clock};
 use super::error::LogError;
 use super::marker::{Marker, digits};
 use crate::caches::random_bytes;
+use crate::device_open::DeviceOpenError;
 use crate::device_path::{DevicePath, DeviceRole, is_same};
 use crate::error::ControlError;
 use crate::lock::{Owner, PoolLock};
@@ -244,7 +245,12 @@ impl LogTarget {
         }
         // As it is: looking at a log makes nothing and changes nothing.
         let device = DevicePath { path: path.clone(), size_bytes: None };
-        let file = device.open(DeviceRole::Log).map_err(LogError::from)?;
+        let file = device.open(DeviceRole::Log).map_err(|error| match (error, &self.owner) {
+            (DeviceOpenError::Device { error: DeviceError::InUse { .. }, .. }, Some(owner)) => {
+                LogError::InUse { pool: owner.pool.clone() }
+            }
+            (error, _) => error.into(),
+        })?;
         let state = |error| LogError::State { path: "/dev/urandom".into(), error };
         let (log, seed) = (random_bytes().map_err(state)?, random_bytes().map_err(state)?);
         let opening = Opening { pool: [0; 16], log, seed, force: true };

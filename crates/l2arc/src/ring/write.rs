@@ -399,6 +399,9 @@ async fn write_chunk(ring: &Arc<Ring>, waiting: Waiting) {
     if let Some(buffer) = Arc::into_inner(buffer) {
         ring.shared.buffers.give(buffer);
     }
+    if !state.is_writing() {
+        ring.shared.buffers.trim();
+    }
     state.segments[segment as usize].users -= 1;
     Ring::changed(state);
 }

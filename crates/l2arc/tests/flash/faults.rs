@@ -129,7 +129,7 @@ fn a_slow_device_is_not_asked_where_the_origin_is_quicker() {
     assert!(subject.flash.statistics().rings[0].latency >= Duration::from_millis(50));
     faults.delay(Duration::ZERO);
     for _ in 0..40 {
-        pass(&subject, 1);
+        subject.simulation.run(subject.simulation.sleep(Duration::from_millis(50)));
         read(key(1, 2));
     }
     assert_eq!(keys().filter(|key| read(*key)).count(), 60, "it is quick again");
