@@ -294,7 +294,7 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
         .fails_with(1, &["a cache of another pool", &whose, "--force-cache does so"]);
 
     // It would cache itself.
-    let inside = "so that the pool would cache its own cache; choose a place outside";
+    let inside = "so that the pool would hold its own cache; choose a place outside";
     refused(&path("slow/cache:64M"), 1, &["inside the origin", inside]);
     refused(&path("fast/../slow/./cache:64M"), 1, &["inside the origin", inside]);
     refused(&path("fast/cache:64M"), 1, &["inside the mount point", inside]);

@@ -273,6 +273,8 @@ fn what_cannot_be_a_log_device_is_refused_with_words() {
     refused(&path("small:1M"), 2, &["is too small", "at least 16M"]);
     refused(&path("wrong:big"), 2, &["`big` is not a size"]);
     refused("/dev/null", 1, &["/dev/null"]);
+    refused(&path("slow/log:32M"), 1, &["inside the origin", "choose a place outside"]);
+    refused(&path("fast/log:32M"), 1, &["inside the mount point", "choose a place outside"]);
     File::create(directory.path().join("tiny")).expect("a file").set_len(4096).expect("a hole");
     refused(&path("tiny"), 1, &["too small", "it needs"]);
     let ext4 = path("ext4");

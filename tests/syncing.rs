@@ -1,10 +1,12 @@
 //! Each way to make something last does what it promises, by what the log is told.
 
 use std::fs::{self, File};
+use std::io::IoSlice;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use rustix::io::{ReadWriteFlags, pwritev2};
 use serde_json::Value;
 use warmfront_tests::{
     Mapping, Mount, Requirement, counter, random_bytes, require, test_directory,
@@ -61,9 +63,12 @@ impl Place {
 
     /// Writes new bytes to `file`.
     fn write(&mut self, file: &File) {
+        self.write_by(|bytes| file.write_all_at(bytes, 4096).expect("it is taken"));
+    }
+
+    fn write_by(&mut self, write: impl FnOnce(&[u8])) {
         self.seed += 1;
-        let bytes = random_bytes(self.seed, WRITE_BYTES);
-        file.write_all_at(&bytes, 4096).expect("it is taken");
+        write(&random_bytes(self.seed, WRITE_BYTES));
     }
 
     /// What the log was told by `act`, with no group of five seconds in between.
@@ -109,6 +114,15 @@ fn each_way(pagecache: &str) {
     for (what, flags) in [("O_SYNC", OFlags::SYNC), ("O_DSYNC", OFlags::DSYNC)] {
         let synchronous = place.open(flags);
         place.lasts(what, |place| place.write(&synchronous));
+    }
+    for (what, flags) in [("RWF_SYNC", ReadWriteFlags::SYNC), ("RWF_DSYNC", ReadWriteFlags::DSYNC)]
+    {
+        place.lasts(what, |place| {
+            place.write_by(|bytes| {
+                let written = pwritev2(&file, &[IoSlice::new(bytes)], 4096, flags);
+                assert_eq!(written, Ok(WRITE_BYTES));
+            });
+        });
     }
     place.lasts("another descriptor's fsync", |place| {
         place.write(&file);

@@ -4,6 +4,7 @@ mod report;
 mod selection;
 mod work;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -274,8 +275,9 @@ struct DemoMount {
 impl DemoMount {
     fn unmount(&self) -> std::result::Result<Unmounted, ControlError> {
         let target = self.mountpoint.as_os_str();
-        daemon::unmount(&self.paths, target, false, &mut |_| ())
-            .or_else(|_| daemon::unmount(&self.paths, target, true, &mut |_| ()))
+        daemon::unmount(&self.paths, target, false, &mut |_| ControlFlow::Continue(())).or_else(
+            |_| daemon::unmount(&self.paths, target, true, &mut |_| ControlFlow::Continue(())),
+        )
     }
 }
 

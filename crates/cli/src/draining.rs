@@ -1,17 +1,29 @@
+use std::ops::ControlFlow;
+
 use daemon::protocol::Undone;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar that shows how what was written comes to the origin.
-#[derive(Debug, Default)]
+use crate::failure::{Failure, Result};
+use crate::interrupt::Interrupt;
+
+/// A bar that shows how what was written comes to the origin, until ctrl-C.
+#[derive(Debug)]
 pub(crate) struct Draining {
     bar: Option<ProgressBar>,
     most_bytes: u64,
+    interrupt: Interrupt,
 }
 
 impl Draining {
-    /// Shows what is left.
-    pub(crate) fn show(&mut self, undone: &Undone) {
-        self.most_bytes = self.most_bytes.max(undone.dirty_bytes);
+    pub(crate) fn new() -> Result<Draining> {
+        let interrupt = Interrupt::watch()
+            .map_err(|error| Failure::new(format!("cannot watch for ctrl-C: {error}")))?;
+        Ok(Draining { bar: None, most_bytes: 0, interrupt })
+    }
+
+    /// Shows what is left, and says whether to go on.
+    pub(crate) fn show(&mut self, undone: &Undone) -> ControlFlow<()> {
+        self.most_bytes = self.most_bytes.max(undone.waiting_bytes);
         let most = self.most_bytes;
         let bar = self.bar.get_or_insert_with(|| {
             let style = "to the origin {wide_bar} {bytes} of {total_bytes} {msg}";
@@ -19,8 +31,12 @@ impl Draining {
             ProgressBar::new(most).with_style(style)
         });
         bar.set_length(most);
-        bar.set_position(most - undone.dirty_bytes);
+        bar.set_position(most - undone.waiting_bytes);
         bar.set_message(undone.failing.clone().unwrap_or_default());
+        match self.interrupt.is_set() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 
     /// Takes the bar away.

@@ -50,7 +50,11 @@ impl Failure {
 
 impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Failure {
-        if error.is_usage() { Failure::usage(error) } else { Failure::new(error) }
+        match error {
+            ControlError::Left { .. } => Failure::interrupted(error),
+            error if error.is_usage() => Failure::usage(error),
+            error => Failure::new(error),
+        }
     }
 }
 

@@ -7,4 +7,4 @@ mod shelf;
 pub use key::{CacheKey, CacheKeyError, Dwpd, DwpdError};
 pub(crate) use lives::{id_of, random_bytes};
 pub use shelf::CacheError;
-pub(crate) use shelf::{CacheSettings, KnownAs, Shelf, check_outside};
+pub(crate) use shelf::{CacheSettings, KnownAs, Shelf};

@@ -20,6 +20,9 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 /// How long an origin may refuse what was written before that is told.
 const REFUSED_MAX: Duration = Duration::from_secs(5);
 
+/// Is told what the origin does not have yet, and says whether to go on waiting for it.
+pub type Draining<'a> = &'a mut dyn FnMut(&Undone) -> ControlFlow<()>;
+
 /// The control socket of a pool that is mounted. Each call is a connection of its own.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -134,11 +137,11 @@ impl Client {
     }
 
     /// Waits until the origin keeps everything that was written. `progress` is told what is left,
-    /// several times a second.
+    /// several times a second; when it breaks, the daemon goes on alone.
     ///
     /// # Errors
-    /// [`ControlError::Undone`] when the origin does not take it; and as [`call`](Client::call).
-    pub fn sync(&self, progress: &mut dyn FnMut(&Undone)) -> Result<(), ControlError> {
+    /// [`ControlError::Left`] when `progress` breaks, [`ControlError::Undone`] when the origin does not take it; and as [`call`](Client::call).
+    pub fn sync(&self, progress: Draining<'_>) -> Result<(), ControlError> {
         let (mut failing_since, mut txg) = (None, None);
         loop {
             let Response::Undone(undone) = self.call(Request::Drain)? else {
@@ -147,7 +150,9 @@ impl Client {
             if undone.is_done(*txg.get_or_insert(undone.open_txg)) {
                 break;
             }
-            progress(&undone);
+            if progress(&undone).is_break() {
+                return Err(ControlError::Left { pool: self.descriptor.pool.clone(), undone });
+            }
             let since =
                 undone.failing.as_ref().map(|_| *failing_since.get_or_insert_with(Instant::now));
             failing_since = since;

@@ -1,3 +1,4 @@
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -45,6 +46,21 @@ pub enum DeviceOpenError {
         /// The path.
         path: PathBuf,
     },
+    /// It lies where the pool itself is seen.
+    #[error(
+        "the {role} device {} lies inside the {top_role} {}, so that the pool would hold its own \
+         {role}; choose a place outside", path.display(), top.display()
+    )]
+    Inside {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+        /// `origin` or `mount point`.
+        top_role: &'static str,
+        /// The directory.
+        top: PathBuf,
+    },
     /// It cannot be written.
     #[error(
         "{role} device {}: it lies on a file system that is read-only; make that writable, or \
@@ -83,7 +99,38 @@ pub enum DeviceOpenError {
     },
 }
 
+/// A directory in which a pool is seen, and what it is to the pool.
+pub(crate) type Top = (&'static str, PathBuf);
+
 impl DevicePath {
+    /// Whether a file that is to be a device lies outside of what the pool shows. A block device
+    /// may be named anywhere.
+    pub(crate) fn check_outside(
+        &self,
+        role: DeviceRole,
+        tops: &[Top],
+    ) -> Result<(), DeviceOpenError> {
+        let path = &self.path;
+        let is_block =
+            fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+        // What is not there yet is where its directory is.
+        let place = path.canonicalize().or_else(|error| {
+            let directory = path.parent().ok_or(error)?;
+            directory.canonicalize()
+        });
+        let Ok(place) = place else { return Ok(()) };
+        let identity =
+            |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+        for (top_role, top) in tops {
+            let inside = |above: &Path| above == top || identity(above) == identity(top);
+            if !is_block && place.ancestors().any(inside) {
+                let (path, top) = (path.clone(), top.clone());
+                return Err(DeviceOpenError::Inside { role, path, top_role, top });
+            }
+        }
+        Ok(())
+    }
+
     /// Opens the file or block device, or makes the file. One that could not be made as it should
     /// be is not left.
     pub(crate) fn open(&self, role: DeviceRole) -> Result<FileDevice, DeviceOpenError> {

@@ -27,6 +27,7 @@ pub(crate) fn undone(pool: &Arc<Pool>) -> Undone {
     let paths = pool.dirty_paths(PATHS_MAX);
     Undone {
         dirty_bytes: now.throttle.dirty_bytes,
+        waiting_bytes: now.throttle.waiting_bytes,
         dirty_files: now.dirty_files,
         paths: paths.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
         failing: now.failing,

@@ -2,7 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use warmfront::{DatasetError, ShareError};
+use warmfront::{DatasetError, HumanSize, ShareError};
 
 use crate::caches::CacheError;
 use crate::checks::PlaceError;
@@ -49,6 +49,18 @@ pub enum ControlError {
         /// The pool.
         pool: String,
         /// What.
+        undone: Undone,
+    },
+    /// Nobody waits any more until the origin has what was written.
+    #[error(
+        "stopped waiting: pool `{pool}` stays mounted and goes on writing, {} in {} files are not \
+         at the origin yet; the same command waits again", HumanSize(undone.dirty_bytes),
+        undone.dirty_files
+    )]
+    Left {
+        /// The pool.
+        pool: String,
+        /// What the origin does not have.
         undone: Undone,
     },
     /// Nothing of ours is mounted there.

@@ -50,7 +50,7 @@ pub use ceiling::{
     Setting, Sources, memory_limit,
 };
 pub use checks::PlaceError;
-pub use client::Client;
+pub use client::{Client, Draining};
 pub use device_open::DeviceOpenError;
 pub use device_path::{DevicePath, DevicePathError, DeviceRole};
 pub use error::ControlError;

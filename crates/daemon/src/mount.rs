@@ -358,7 +358,8 @@ impl Prepared {
                 (unnamed(place), self.paths.log_marker(&format!("@{number:032x}")))
             }
         };
-        let desk = Desk::new((&self.pool, &name), marker, (place, origin))?;
+        let desk =
+            Desk::new((&self.pool, &name), marker, (place, origin), Some(&self.places.mountpoint))?;
         let (log, notes) = desk.open(origin, &self.intent_log, self.read_only, tell)?;
         Ok((desk, log, notes))
     }

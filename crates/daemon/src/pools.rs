@@ -1,15 +1,15 @@
 use std::path::{Path, PathBuf};
 
-use crate::caches::{CacheError, check_outside};
+use crate::caches::CacheError;
 use crate::checks;
 use crate::client::Client;
 use crate::descriptor;
-use crate::device_open::DeviceOpenError;
+use crate::device_open::{DeviceOpenError, Top};
 use crate::device_path::{DevicePath, DeviceRole};
 use crate::error::ControlError;
 use crate::logs::{LogError, LogTarget, MountProgress};
 use crate::paths::Paths;
-use crate::pool_file::{NewPool, PoolFile, PoolFileError};
+use crate::pool_file::{NewPool, PoolFile, PoolFileError, Settings};
 use crate::protocol::{Changed, Descriptor};
 
 /// A pool, as `pool list` shows it.
@@ -139,15 +139,22 @@ pub fn add_cache(
         let (role, path) = (DeviceRole::Cache, device.path);
         return Err(CacheError::from(DeviceOpenError::Missing { role, path }).into());
     }
-    let tops = [
-        ("origin", Some(&file.settings.origin)),
-        ("mount point", file.settings.mountpoint.as_ref()),
-    ];
-    let tops: Vec<_> =
-        tops.into_iter().filter_map(|(role, top)| Some((role, top?.clone()))).collect();
-    check_outside(&device.path, &tops)?;
+    check_outside(&file, DeviceRole::Cache, &device).map_err(CacheError::from)?;
     caches.push(device);
     save_caches(file, &caches)
+}
+
+/// Whether a device lies outside of what a pool shows.
+fn check_outside(
+    file: &PoolFile,
+    role: DeviceRole,
+    device: &DevicePath,
+) -> Result<(), DeviceOpenError> {
+    let Settings { origin, mountpoint, .. } = &file.settings;
+    let tops = [("origin", Some(origin)), ("mount point", mountpoint.as_ref())];
+    let tops: Vec<Top> =
+        tops.into_iter().filter_map(|(what, top)| Some((what, top?.clone()))).collect();
+    device.check_outside(role, &tops)
 }
 
 /// Takes a cache device from a pool, as [`add_cache`] gives it.
@@ -200,6 +207,7 @@ pub fn add_log(
     if let Some(known) = &file.settings.log {
         return Err(LogError::Present { path: known.path.clone() }.into());
     }
+    check_outside(&file, DeviceRole::Log, &device).map_err(LogError::from)?;
     let path = file.path.clone();
     file.set_log(Some(&device))?;
     Ok((Changed::Saved { file: path }, Vec::new()))

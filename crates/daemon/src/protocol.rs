@@ -213,6 +213,8 @@ pub enum Response {
 pub struct Undone {
     /// Bytes, with those that it may lose again.
     pub dirty_bytes: u64,
+    /// Bytes of these that have not been written to it.
+    pub waiting_bytes: u64,
     /// Files that they belong to.
     pub dirty_files: u64,
     /// Some of these, relative to the pool's top.

@@ -2,13 +2,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::client::Client;
+use crate::client::{Client, Draining};
 use crate::descriptor;
 use crate::error::ControlError;
 use crate::lock::PoolLock;
 use crate::mountinfo::{mounted_at, mounts, resolve_without_touching};
 use crate::paths::Paths;
-use crate::protocol::{Descriptor, Request, Response, Undone};
+use crate::protocol::{Descriptor, Request, Response};
 use crate::target::{Target, without_daemon};
 
 /// How long a daemon may take to end after its mount is gone.
@@ -46,7 +46,7 @@ pub fn unmount(
     paths: &Paths,
     text: &OsStr,
     lazy: bool,
-    progress: &mut dyn FnMut(&Undone),
+    progress: Draining<'_>,
 ) -> Result<Unmounted, ControlError> {
     let by_pool = text.to_str().and_then(|name| descriptor::load(paths, name));
     if let Some(found) = by_pool {
@@ -96,7 +96,7 @@ fn unmount_served(
     paths: &Paths,
     found: Descriptor,
     lazy: bool,
-    progress: &mut dyn FnMut(&Undone),
+    progress: Draining<'_>,
 ) -> Result<Unmounted, ControlError> {
     let (pool, pid) = (found.pool.clone(), found.pid);
     let client = Client::new(paths, found.clone());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use daemon::protocol::{Change, Changed, Prime, Request, Response, Source};
+use daemon::protocol::{Change, Changed, Prime, Request, Response, Source, Undone};
 use daemon::{
     ArcMax, ControlError, DAEMON_ARGUMENT, MountError, MountRequest, MountSource, Mounted, NewPool,
     Paths, Setting, Target, Unmounted, create_dataset, create_pool, destroy_pool, list_pools,
@@ -95,6 +95,11 @@ fn foreground(top: &Path) -> ExitCode {
     }
 }
 
+/// Waits until the origin has everything.
+fn go_on(_: &Undone) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
 /// An origin with a file in it, a mount point, and settings and sockets of their own. What is
 /// still mounted when this is dropped is taken away.
 struct Place {
@@ -130,8 +135,8 @@ impl Place {
     }
 
     fn unmount(&self) {
-        let done = unmount(&self.paths, self.fast.as_os_str(), false, &mut |_| ())
-            .expect("nobody uses it");
+        let done =
+            unmount(&self.paths, self.fast.as_os_str(), false, &mut go_on).expect("nobody uses it");
         assert!(matches!(done, Unmounted::Done { .. }), "{done:?}");
         assert!(!is_mounted(&self.fast));
         let left: Vec<_> = fs::read_dir(self.paths.runtime_directory())
@@ -240,7 +245,7 @@ fn names_of_pools_are_made_unique(place: &Place) {
     let names: Vec<&str> = pools.rows.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(names, ["slow", "slow-2"]);
     assert!(matches!(Target::only(&place.paths), Err(ControlError::Ambiguous { .. })));
-    unmount(&place.paths, OsStr::new("slow-2"), false, &mut |_| ()).expect("by its name");
+    unmount(&place.paths, OsStr::new("slow-2"), false, &mut go_on).expect("by its name");
     assert_eq!(Target::only(&place.paths).expect("one is left").pool, "slow");
     place.unmount();
     assert!(matches!(Target::only(&place.paths), Err(ControlError::Ambiguous { .. })));
@@ -251,7 +256,7 @@ fn a_mount_in_use_stays(place: &Place) {
     let file = File::open(place.fast.join("file")).expect("it is there");
     let mut holder =
         Command::new("sleep").arg("60").stdin(Stdio::from(file)).spawn().expect("sleep");
-    let busy = unmount(&place.paths, place.fast.as_os_str(), false, &mut |_| ());
+    let busy = unmount(&place.paths, place.fast.as_os_str(), false, &mut go_on);
     signal(mounted.descriptor.pid, "-TERM");
     let log = || fs::read_to_string(place.paths.log("slow")).unwrap_or_default();
     let told = wait_until(|| log().contains("sleep"));
@@ -268,14 +273,13 @@ fn a_mount_in_use_stays(place: &Place) {
 fn a_lazy_unmount_waits_for_the_last_close(place: &Place) {
     let mounted = place.mount();
     let mut held = File::open(place.fast.join("file")).expect("it is there");
-    let detached =
-        unmount(&place.paths, place.fast.as_os_str(), true, &mut |_| ()).expect("lazily");
+    let detached = unmount(&place.paths, place.fast.as_os_str(), true, &mut go_on).expect("lazily");
     assert_eq!(detached, Unmounted::Detached { pool: "slow".into() });
     assert!(!is_mounted(&place.fast));
     let target = place.find("slow").expect("the daemon still serves");
     assert!(target.client().expect("mounted").status().expect("it answers").is_detached);
     let again =
-        unmount(&place.paths, OsStr::new("slow"), true, &mut |_| ()).expect_err("it is detached");
+        unmount(&place.paths, OsStr::new("slow"), true, &mut go_on).expect_err("it is detached");
     assert!(again.to_string().contains("last file is closed"), "{again}");
     let error =
         mount_in_background(&place.paths, &place.request(), &mut |_| ()).expect_err("still served");
@@ -311,11 +315,11 @@ fn a_dead_mount_is_cleared_by_the_next(place: &Place) {
 fn a_dead_mount_is_cleared_by_unmount(place: &Place) {
     for text in [OsStr::new("slow"), place.fast.as_os_str()] {
         leave_a_dead_mount(place);
-        let cleared = unmount(&place.paths, text, false, &mut |_| ()).expect("nobody holds it");
+        let cleared = unmount(&place.paths, text, false, &mut go_on).expect("nobody holds it");
         assert_eq!(cleared, Unmounted::DeadMountCleared { mountpoint: place.fast.clone() });
         assert!(!is_mounted(&place.fast));
         let error =
-            unmount(&place.paths, text, false, &mut |_| ()).expect_err("it is gone").to_string();
+            unmount(&place.paths, text, false, &mut go_on).expect_err("it is gone").to_string();
         assert!(error.contains("not a mount point"), "{error}");
     }
 }
@@ -405,7 +409,7 @@ fn properties_of_a_named_pool_are_saved(place: &Place) {
     assert_eq!(value(&photos, "freebehind"), ("on".into(), inherited));
     assert!(matches!(destroy_pool(&place.paths, "tank"), Err(ControlError::Mounted { .. })));
     assert!(create_pool(&place.paths, &pool).is_err());
-    unmount(&place.paths, OsStr::new("tank"), false, &mut |_| ()).expect("by its name");
+    unmount(&place.paths, OsStr::new("tank"), false, &mut go_on).expect("by its name");
     let photos = place.find("tank/photos").expect("from its settings");
     assert_eq!(value(&photos, "recordsize").0, "64K");
     // What was given to this mount alone is not kept.
@@ -445,7 +449,7 @@ fn targets_are_found(place: &Place) {
     assert!(matches!(below.dataset_to_change(), Err(ControlError::NotDataset { .. })));
     let top = place.find(place.fast.join("a")).expect("a path");
     assert_eq!(top.dataset_to_change().expect("a dataset begins there"), "slow/a");
-    let error = unmount(&place.paths, place.fast.join("a").as_os_str(), false, &mut |_| ());
+    let error = unmount(&place.paths, place.fast.join("a").as_os_str(), false, &mut go_on);
     assert!(matches!(error, Err(ControlError::BelowMountpoint { .. })), "{error:?}");
     let client = top.client().expect("it is mounted");
     client.ping().expect("it answers");
@@ -506,7 +510,7 @@ fn paths_need_not_be_text(place: &Place) {
     let client = target.client().expect("it is mounted");
     assert_eq!(client.status().expect("it answers").mountpoint, mounted.descriptor.mountpoint);
     assert_eq!(client.why(Path::new(name)).expect("it is there").size, 1);
-    unmount(&place.paths, fast.as_os_str(), false, &mut |_| ()).expect("nobody uses it");
+    unmount(&place.paths, fast.as_os_str(), false, &mut go_on).expect("nobody uses it");
 }
 
 fn garbage_on_the_socket_is_refused(place: &Place) {

@@ -353,6 +353,10 @@ impl Filesystem for Door {
         } else {
             wait(file.write(arguments.offset, data))?;
         }
+        // The flags of the open file, and those of this call alone.
+        if arguments.flags & (open_flags::SYNC | open_flags::DATA_SYNC) != 0 && !file.syncs() {
+            wait(file.sync(arguments.flags & open_flags::SYNC == 0))?;
+        }
         u32::try_from(data.len()).map_err(|_| Errno::INVAL)
     }
 

@@ -339,7 +339,7 @@ impl OpenFile {
     }
 
     /// Whether each write lasts when it returns.
-    pub(crate) fn syncs(&self) -> bool {
+    pub fn syncs(&self) -> bool {
         self.syncs
     }
 

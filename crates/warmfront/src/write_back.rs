@@ -23,6 +23,8 @@ use crate::txg::{Txg, Txgs};
 const TXG_AGE: Duration = Duration::from_secs(5);
 /// Between two looks whether a txg has come of age.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Before an origin that did not take everything is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The largest write that is asked of the origin in one call.
 const ORIGIN_WRITE_BYTES_MAX: u64 = 4 << 20;
 /// Files that may be dirty: each keeps a file open at the origin.
@@ -265,7 +267,7 @@ impl Pool {
                     let _ = pool.commit(txgs.open()).await;
                 }
                 if failed {
-                    clock.sleep(LOOK_INTERVAL * 4).await;
+                    clock.sleep(RETRY_INTERVAL).await;
                 }
             }
         }));
@@ -279,9 +281,10 @@ impl Pool {
         let pool = self.clone();
         self.spawn.spawn(Box::pin(async move {
             let txgs = &pool.write_back.txgs;
-            let outcome = pool.commit(txgs.open()).await;
-            if outcome.is_err() {
-                pool.clock.sleep(LOOK_INTERVAL).await;
+            // Whoever waits for it is told.
+            let _ = pool.commit(txgs.open()).await;
+            if pool.write_back.failing.lock().is_some() {
+                pool.clock.sleep(RETRY_INTERVAL).await;
             }
             txgs.is_closing_early.store(false, Ordering::SeqCst);
         }));
@@ -359,6 +362,8 @@ impl Pool {
             if names_changed {
                 write_back.names_changed();
             }
+            // The log is full because of what the origin refuses.
+            let error = refused.into_iter().next().map_or(error, |(_, cause)| cause);
             txgs.end(self.now(), Err(error.to_string()));
             return Err(error);
         }

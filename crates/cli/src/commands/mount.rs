@@ -87,7 +87,7 @@ fn devices(caches: &[DevicePath]) -> String {
 
 /// Unmounts, and says how that went.
 pub(crate) fn unmount(paths: &Paths, text: &OsStr, lazy: bool) -> Result<()> {
-    let mut progress = Draining::default();
+    let mut progress = Draining::new()?;
     let unmounted = daemon::unmount(paths, text, lazy, &mut |undone| progress.show(undone));
     progress.end();
     let text = match unmounted? {
@@ -108,7 +108,7 @@ pub(crate) fn unmount(paths: &Paths, text: &OsStr, lazy: bool) -> Result<()> {
 pub(crate) fn sync(paths: &Paths, text: Option<&OsStr>) -> Result<()> {
     let target = target(paths, text)?;
     let client = target.client()?;
-    let mut progress = Draining::default();
+    let mut progress = Draining::new()?;
     let synced = client.sync(&mut |undone| progress.show(undone));
     progress.end();
     Ok(synced?)

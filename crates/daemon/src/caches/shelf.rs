@@ -1,6 +1,4 @@
-use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +13,7 @@ use warmfront::flash::{
 
 use super::key::{CacheKey, CacheKeyError, Dwpd};
 use super::lives::{Lives, id_of, random_bytes};
-use crate::device_open::DeviceOpenError;
+use crate::device_open::{DeviceOpenError, Top};
 use crate::device_path::{DevicePath, DeviceRole};
 use crate::protocol::{CacheBypass, CacheSlower, CacheStatus};
 
@@ -39,19 +37,6 @@ pub enum CacheError {
     /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] DeviceOpenError),
-    /// It lies where the pool itself is seen.
-    #[error(
-        "the cache device {} lies inside the {role} {}, so that the pool would cache its own \
-         cache; choose a place outside", path.display(), top.display()
-    )]
-    Inside {
-        /// The path.
-        path: PathBuf,
-        /// `origin` or `mount point`.
-        role: &'static str,
-        /// The directory.
-        top: PathBuf,
-    },
     /// It cannot become a part of the pool.
     #[error("cache device {}: {error}{}", path.display(), whose(path, owner.as_ref()))]
     Add {
@@ -109,7 +94,7 @@ struct Shelved {
 /// The cache devices of a running pool.
 pub(crate) struct Shelf {
     /// The origin and the mount point.
-    tops: [(&'static str, PathBuf); 2],
+    tops: [Top; 2],
     pool_id: [u8; 16],
     life: u128,
     state_path: PathBuf,
@@ -225,7 +210,7 @@ impl Shelf {
         if devices.iter().any(|known| known.id.is_some() && known.device.is_at(&path)) {
             return Err(CacheError::Present { path });
         }
-        check_outside(&path, &self.tops)?;
+        device.check_outside(DeviceRole::Cache, &self.tops)?;
         let was_there = path.exists();
         let file = device.open(DeviceRole::Cache)?;
         let is_direct = file.is_direct();
@@ -363,30 +348,6 @@ fn whose(path: &Path, owner: Option<&String>) -> String {
     owner.map_or(String::new(), |owner| {
         format!(" (it is of {owner}; `warmfront pool remove` gives {} back)", path.display())
     })
-}
-
-/// Whether a file that is to be a cache device lies outside of what the pool shows. A block device
-/// may be named anywhere.
-pub(crate) fn check_outside(
-    path: &Path,
-    tops: &[(&'static str, PathBuf)],
-) -> Result<(), CacheError> {
-    let is_block = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
-    // What is not there yet is where its directory is.
-    let place = path.canonicalize().or_else(|error| {
-        let directory = path.parent().ok_or(error)?;
-        directory.canonicalize()
-    });
-    let Ok(place) = place else { return Ok(()) };
-    let identity =
-        |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-    for (role, top) in tops {
-        let inside = |above: &Path| above == top || identity(above) == identity(top);
-        if !is_block && place.ancestors().any(inside) {
-            return Err(CacheError::Inside { path: path.to_owned(), role, top: top.clone() });
-        }
-    }
-    Ok(())
 }
 
 /// What a device did wrong.

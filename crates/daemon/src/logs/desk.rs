@@ -14,6 +14,7 @@ use super::error::LogError;
 use super::marker::{Marker, digits, since};
 use super::progress::MountProgress;
 use crate::caches::random_bytes;
+use crate::device_open::Top;
 use crate::device_path::{DevicePath, DeviceRole};
 
 /// Length of a file that is made without one being named, bytes: what a quick device takes in the
@@ -40,6 +41,8 @@ pub(crate) struct LogSettings {
 pub(crate) struct Desk {
     pool_id: [u8; 16],
     origin: PathBuf,
+    /// Where the pool is seen.
+    tops: Vec<Top>,
     marker_path: PathBuf,
     state: Arc<Mutex<State>>,
 }
@@ -58,6 +61,7 @@ impl Desk {
         (pool, name): (&str, &[u8]),
         marker_path: PathBuf,
         (path, origin): (&Path, &dyn Origin),
+        mountpoint: Option<&Path>,
     ) -> Result<Desk, LogError> {
         let state = |error| LogError::State { path: marker_path.clone(), error };
         let root = block_on(origin.root()).map_err(LogError::Origin)?;
@@ -82,7 +86,10 @@ impl Desk {
         pool_id[..8].copy_from_slice(&xxh3_64(name).to_le_bytes());
         pool_id[8..].copy_from_slice(&hash.digest().to_le_bytes());
         let state = Arc::new(Mutex::new(State { marker, device: None }));
-        Ok(Desk { pool_id, origin: path.to_owned(), marker_path, state })
+        let tops = [("origin", Some(path)), ("mount point", mountpoint)];
+        let tops = tops.into_iter().filter_map(|(what, top)| Some((what, top?.to_owned())));
+        let tops = tops.collect();
+        Ok(Desk { pool_id, origin: path.to_owned(), tops, marker_path, state })
     }
 
     fn state_error(&self, error: io::Error) -> LogError {
@@ -138,7 +145,16 @@ impl Desk {
         if !device.path.exists() {
             miss("is not there")?;
         }
-        let (path, file) = open_file(device)?;
+        if marker.in_use.is_none() {
+            device.check_outside(DeviceRole::Log, &self.tops)?;
+        }
+        let (path, file) = open_file(device).or_else(|error| match error {
+            LogError::Contents { error: OpenError::TooSmall { .. }, .. } => {
+                miss("has become shorter")?;
+                Err(error)
+            }
+            error => Err(error),
+        })?;
         let contents = |error| LogError::Contents { path: path.clone(), error };
         let recovery = match self.recover(file.clone()) {
             Ok(recovery) => recovery,
@@ -150,6 +166,15 @@ impl Desk {
                         if !settings.force {
                             return Err(LogError::Foreign { path, found });
                         }
+                    }
+                    OpenError::TooSmall { .. } => {
+                        miss("has become shorter")?;
+                        if !settings.discard {
+                            return Err(contents(error));
+                        }
+                    }
+                    OpenError::Version { .. } if settings.discard || settings.force => {
+                        miss("is of another version")?;
                     }
                     OpenError::Damaged if settings.discard || settings.force => {
                         miss("is damaged")?;
@@ -182,7 +207,7 @@ impl Desk {
             if records > 0 {
                 let why = match settings.discard {
                     true => "as you asked",
-                    false => "since the log had failed while it was in use",
+                    false => "since the pool had gone on without them",
                 };
                 let shown = path.display();
                 notes.push(format!("{records} records of the log on {shown} are given up, {why}"));

@@ -108,7 +108,10 @@ pub enum LogError {
         error: DeviceError,
     },
     /// It could not be replayed.
-    #[error("log device {}: {error}", path.display())]
+    #[error(
+        "log device {}: {error}. Or look at what the origin holds with --read-only; or go on \
+         without the rest of the log for good with --discard-log", path.display()
+    )]
     Replay {
         /// The path.
         path: PathBuf,

@@ -192,7 +192,7 @@ impl LogTarget {
         let origin = DirectoryOrigin::open(&owner.origin, DirectoryOptions::default());
         let origin: Arc<dyn Origin> = Arc::new(origin.map_err(LogError::Origin)?);
         let pool = (&*owner.pool, &*owner.name);
-        let desk = Desk::new(pool, marker_path.clone(), (&owner.origin, &*origin))?;
+        let desk = Desk::new(pool, marker_path.clone(), (&owner.origin, &*origin), None)?;
         let settings =
             LogSettings { device: Some(self.device.clone()), discard: false, force: false };
         let (_, notes) = desk.open(&*origin, &settings, false, tell)?;
