@@ -197,20 +197,26 @@ impl Flash {
         self.shared.index.get(key.hash()).is_some_and(|entry| !entry.bad)
     }
 
-    /// Whether to [read](Flash::read) a record of `key`: it may be on flash, and its device is
-    /// neither left alone nor slower than the `origin`, where the caller knows how long that
-    /// takes. So a stream that such a device has parts of is read in one go. What is not to be
-    /// read is counted as missed.
-    pub fn contains(&self, key: &Key, origin: Option<Duration>) -> bool {
-        let miss = match self.shared.index.get(key.hash()) {
-            None => Some(Miss::Absent),
-            Some(entry) if entry.bad => Some(Miss::Dead),
-            Some(entry) => match self.ring(entry.location.ring) {
-                Some(ring) => ring.shunned(entry, origin),
-                None => Some(Miss::Absent),
-            },
+    /// Which of the records of `keys`, all of which are wanted at once, to
+    /// [look up](Flash::look_up): they may be on flash, and their devices are neither left alone
+    /// nor slower than the origin, where the caller knows that this takes `origin` for all. What
+    /// is picked is read whatever comes, so that the rest can be asked of the origin in one go at
+    /// the same time. What is not picked is counted as missed.
+    pub fn pick(&self, keys: impl IntoIterator<Item = Key>, origin: Option<Duration>) -> Vec<bool> {
+        let mut picked = [0; RINGS_MAX];
+        let mut missed = |key: &Key| {
+            let Some(entry) = self.shared.index.get(key.hash()) else { return Some(Miss::Absent) };
+            if entry.bad {
+                return Some(Miss::Dead);
+            }
+            let Some(ring) = self.ring(entry.location.ring) else { return Some(Miss::Absent) };
+            let picked = &mut picked[usize::from(ring.id)];
+            let shunned = ring.shunned(entry, origin, *picked);
+            *picked += u32::from(shunned.is_none());
+            shunned
         };
-        miss.inspect(|miss| self.shared.counters.missed(*miss)).is_none()
+        let counted = |key| missed(&key).inspect(|miss| self.shared.counters.missed(*miss));
+        keys.into_iter().map(counted).map(|miss| miss.is_none()).collect()
     }
 
     /// How the device does that may have a record of `key`.

@@ -147,25 +147,28 @@ impl Health {
         if idle.is_zero() { beside_writes } else { idle }
     }
 
-    /// Whether to ask the device, when the origin takes `origin`. After [`Asking::Probe`] the
-    /// caller says when that has [ended](Health::probed).
+    /// Whether to ask the device, when the origin takes `origin` and so many reads are about to
+    /// begin with this one. After [`Asking::Probe`] the caller says when that has
+    /// [ended](Health::probed).
     ///
     /// Nobody waits for a device of which nothing is known yet while it has something else to do.
     pub(crate) fn asking(
         &mut self,
         origin: Option<Duration>,
+        others: u32,
         is_writing: bool,
         now: Duration,
     ) -> Asking {
         let latency = self.latencies[usize::from(is_writing)];
-        let is_unknown = latency.is_zero() && (is_writing || self.rate.is_busy());
-        let expected = latency.max(self.rate.wait());
+        let is_busy = others > 0 || self.rate.under_way() > 0;
+        let is_unknown = latency.is_zero() && (is_writing || is_busy);
+        let expected = latency.max(self.rate.wait(latency, others));
         let Some(origin) = origin.filter(|origin| is_unknown || expected > *origin) else {
             self.slower = None;
             return Asking::Yes;
         };
         if !is_unknown {
-            if latency <= origin && self.rate.is_busy() {
+            if latency <= origin && is_busy {
                 // As soon as some of those under way have ended it is sooner again.
                 return Asking::No;
             }
@@ -297,12 +300,27 @@ mod tests {
         (0..100).for_each(|_| read(&mut health, &mut now, 1, MILLISECOND * 5, false));
         let origin = Some(MILLISECOND * 22);
         let mut asked = 0;
-        while health.asking(origin, false, now) == Asking::Yes && asked < 100 {
+        while health.asking(origin, 0, false, now) == Asking::Yes && asked < 100 {
             health.rate.began(now);
             asked += 1;
         }
         assert_eq!(asked, 4, "the fifth would come after 25 ms");
+        (0..4).for_each(|_| health.rate.ended(4096, now));
+        let asked =
+            (0..100).take_while(|others| health.asking(origin, *others, false, now) == Asking::Yes);
+        assert_eq!(asked.count(), 4, "nor does it when all are asked for at once");
         assert_eq!(health.slower(now), None, "by itself it is sooner");
+    }
+
+    #[test]
+    fn nobody_waits_behind_many_before_it_is_known_how_many_are_too_many() {
+        let mut health = Health::default();
+        let mut now = SECOND;
+        read(&mut health, &mut now, 1, MILLISECOND * 5, false);
+        let origin = Some(MILLISECOND * 22);
+        let asked =
+            (0..100).take_while(|others| health.asking(origin, *others, false, now) == Asking::Yes);
+        assert_eq!(asked.count(), 4);
     }
 
     #[test]
@@ -313,9 +331,9 @@ mod tests {
         (0..20).for_each(|_| read(&mut health, &mut now, 800, MILLISECOND * 16, false));
         assert!(health.latency() < MILLISECOND, "{:?}", health.latency());
         let origin = Some(MILLISECOND * 8);
-        assert_eq!(health.asking(origin, false, now), Asking::Yes, "the crowd has gone");
+        assert_eq!(health.asking(origin, 0, false, now), Asking::Yes, "the crowd has gone");
         let mut asked = 0;
-        while health.asking(origin, false, now) == Asking::Yes && asked < 1000 {
+        while health.asking(origin, 0, false, now) == Asking::Yes && asked < 1000 {
             health.rate.began(now);
             asked += 1;
         }
@@ -328,16 +346,20 @@ mod tests {
         let mut now = SECOND;
         let origin = Some(MILLISECOND * 10);
         (0..100).for_each(|_| read(&mut health, &mut now, 1, MILLISECOND * 50, true));
-        assert_ne!(health.asking(origin, true, now), Asking::Yes, "it is slow while it is filled");
+        assert_ne!(
+            health.asking(origin, 0, true, now),
+            Asking::Yes,
+            "it is slow while it is filled"
+        );
         look(&mut health, &mut now, MILLISECOND);
-        assert_ne!(health.asking(origin, true, now), Asking::Yes, "now it is not");
+        assert_ne!(health.asking(origin, 0, true, now), Asking::Yes, "now it is not");
         let mut looks = 1;
-        while health.asking(origin, false, now) != Asking::Yes {
+        while health.asking(origin, 0, false, now) != Asking::Yes {
             look(&mut health, &mut now, MILLISECOND);
             looks += 1;
         }
         assert!(looks < 5, "{looks}");
-        assert_ne!(health.asking(origin, true, now), Asking::Yes, "beside writes it is as slow");
+        assert_ne!(health.asking(origin, 0, true, now), Asking::Yes, "beside writes it is as slow");
     }
 
     #[test]
@@ -348,13 +370,13 @@ mod tests {
         let origin = Some(MILLISECOND * 8);
         // For a minute it stays slow.
         while now < SECOND * 60 {
-            if health.asking(origin, false, now) == Asking::Probe {
+            if health.asking(origin, 0, false, now) == Asking::Probe {
                 look(&mut health, &mut now, MILLISECOND * 66);
             }
             now += MILLISECOND;
         }
         let recovered = now;
-        while health.asking(origin, false, now) != Asking::Yes {
+        while health.asking(origin, 0, false, now) != Asking::Yes {
             if !health.is_probing {
                 now += MILLISECOND;
                 continue;
@@ -366,7 +388,7 @@ mod tests {
         (0..8).for_each(|_| read(&mut health, &mut now, 1, MILLISECOND * 66, false));
         health.look_pause = LOOK_PAUSE.0;
         let recovered = now;
-        while health.asking(origin, false, now) != Asking::Yes {
+        while health.asking(origin, 0, false, now) != Asking::Yes {
             if health.is_probing {
                 look(&mut health, &mut now, MILLISECOND / 10);
             }
@@ -379,20 +401,20 @@ mod tests {
     fn a_device_that_nobody_knows_is_asked_once_at_first() {
         let mut health = Health::default();
         let origin = Some(MILLISECOND * 10);
-        assert_eq!(health.asking(origin, true, SECOND), Asking::Probe, "it is busy");
-        assert_eq!(health.asking(origin, true, SECOND), Asking::No);
-        assert_eq!(health.asking(origin, false, SECOND), Asking::Yes);
+        assert_eq!(health.asking(origin, 0, true, SECOND), Asking::Probe, "it is busy");
+        assert_eq!(health.asking(origin, 0, true, SECOND), Asking::No);
+        assert_eq!(health.asking(origin, 0, false, SECOND), Asking::Yes);
         health.rate.began(SECOND);
-        assert!((0..100).all(|_| health.asking(origin, false, SECOND) == Asking::No));
+        assert!((0..100).all(|_| health.asking(origin, 0, false, SECOND) == Asking::No));
         health.probed(None, SECOND);
         assert_eq!(
-            health.asking(None, false, SECOND),
+            health.asking(None, 0, false, SECOND),
             Asking::Yes,
             "nobody knows the origin either"
         );
         health.rate.ended(1, SECOND);
         health.answered(MILLISECOND, 0, false, false);
-        assert_eq!(health.asking(origin, false, SECOND), Asking::Yes);
+        assert_eq!(health.asking(origin, 0, false, SECOND), Asking::Yes);
     }
 
     #[test]
@@ -403,12 +425,16 @@ mod tests {
         let origin = Some(MILLISECOND * 10);
         let mut probes = Vec::new();
         while now < SECOND * 15 {
-            match health.asking(origin, false, now) {
+            match health.asking(origin, 0, false, now) {
                 Asking::Yes => panic!("nobody waits for it"),
                 Asking::No => {}
                 Asking::Probe => {
                     probes.push(now);
-                    assert_eq!(health.asking(origin, false, now + SECOND * 90), Asking::No, "one");
+                    assert_eq!(
+                        health.asking(origin, 0, false, now + SECOND * 90),
+                        Asking::No,
+                        "one"
+                    );
                     health.probed(Some(MILLISECOND * 30), now);
                 }
             }
@@ -419,9 +445,9 @@ mod tests {
         assert!(pauses[8..].iter().all(|pause| *pause == SECOND), "{pauses:?}");
         let slower = health.slower(now).expect("it is");
         assert_eq!((Some(slower.origin), slower.since), (origin, SECOND * 10));
-        assert_eq!(health.asking(None, false, now), Asking::Yes);
+        assert_eq!(health.asking(None, 0, false, now), Asking::Yes);
         assert_eq!(health.slower(now), None);
         (0..60).for_each(|_| health.answered(MILLISECOND, 0, false, false));
-        assert!((0..100).all(|_| health.asking(origin, false, now) == Asking::Yes));
+        assert!((0..100).all(|_| health.asking(origin, 0, false, now) == Asking::Yes));
     }
 }

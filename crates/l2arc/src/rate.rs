@@ -3,6 +3,9 @@ use std::time::Duration;
 /// A window of reads ends when so much of the time passed with reads under way, or so many bytes
 /// were read.
 const WINDOW: (Duration, u64) = (Duration::from_millis(100), 64 << 20);
+/// Reads after which it is known at first how long one keeps the device busy, long before a window
+/// has ended.
+const FIRST_READS: u32 = 8;
 /// The share of a slower window in the rate: one in so many. Most loads do not ask for all that a
 /// device gives, so the rate falls slowly.
 const WEIGHT: u64 = 16;
@@ -39,6 +42,9 @@ impl Rate {
         self.busy_since = now;
         self.bytes += bytes;
         self.reads += 1;
+        if self.service.is_zero() && self.reads == FIRST_READS {
+            self.service = self.busy / self.reads;
+        }
         if self.busy < WINDOW.0 && self.bytes < WINDOW.1 || self.busy.is_zero() {
             return;
         }
@@ -51,10 +57,12 @@ impl Rate {
         (self.busy, self.bytes, self.reads) = (Duration::ZERO, 0, 0);
     }
 
-    /// How long one more read will take behind those that are under way, as far as they share the
-    /// device.
-    pub(crate) fn wait(&self) -> Duration {
-        self.service.saturating_mul(self.under_way + 1)
+    /// How long one more read will take behind those that are under way and so many `others`, as
+    /// far as they share the device. Until it is known how far they do, each keeps the device busy
+    /// for all of the `latency` of one.
+    pub(crate) fn wait(&self, latency: Duration, others: u32) -> Duration {
+        let service = if self.service.is_zero() { latency } else { self.service };
+        service.saturating_mul(self.under_way + others + 1)
     }
 
     /// How long a read would have taken by itself that took `elapsed` behind so many others.
@@ -69,11 +77,6 @@ impl Rate {
     /// Reads under way.
     pub(crate) fn under_way(&self) -> u32 {
         self.under_way
-    }
-
-    /// Whether a read is under way.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.under_way > 0
     }
 
     /// The rate; zero as long as it is not known.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::FutureExt;
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 
 use crate::answer::Cached;
 use crate::counters::Counter;
@@ -24,6 +24,8 @@ use crate::version::StaleBy;
 pub(crate) const ORIGIN_READ_BYTES_MAX: u64 = 4 << 20;
 /// Reads of flash that one call has under way at most.
 const FLASH_READS_MAX: usize = 64;
+/// Most calls to the origin that one caller has under way.
+const ORIGIN_CALLS_MAX: usize = 8;
 /// Times that a read starts anew because the caller it joined gave up.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -234,10 +236,10 @@ impl OpenFile {
             return Ok(fetched.into_iter().map(|(_, record)| record).collect());
         }
         let origin = self.pool.pace.expected(leads.len() as u64 * layout.record_bytes);
-        let on_flash =
-            |lead: &RecordLead<'_>| self.pool.flash.level.contains(&lead.key().on_flash(), origin);
+        let keys = leads.iter().map(|(_, lead)| lead.key().on_flash());
+        let mut picked = self.pool.flash.level.pick(keys, origin).into_iter();
         let (on_flash, elsewhere): (Vec<_>, Vec<_>) =
-            leads.into_iter().partition(|(_, lead)| on_flash(lead));
+            leads.into_iter().partition(|_| picked.next().expect("one for each"));
         tenant.counters.add(Counter::FlashMisses, elsewhere.len() as u64);
         let from_flash = self.fetch_from_flash(tenant, layout, on_flash, kind);
         let from_origin = self.fetch_from_origin(tenant, layout, elsewhere, kind);
@@ -263,9 +265,6 @@ impl OpenFile {
         leads: Vec<(u64, RecordLead<'a>)>,
         kind: arc::Kind,
     ) -> (Vec<(u64, Arc<Record>)>, Vec<(u64, RecordLead<'a>)>) {
-        // All are asked for at once, as they would be of the origin in one call.
-        let bytes = leads.len() as u64 * layout.record_bytes;
-        let origin = self.pool.pace.expected(bytes);
         let began = self.pool.now();
         let mut waiting = leads.into_iter();
         let mut reads = FuturesUnordered::new();
@@ -274,7 +273,7 @@ impl OpenFile {
             while reads.len() < FLASH_READS_MAX
                 && let Some(lead) = waiting.next()
             {
-                reads.push(self.read_from_flash(tenant, layout, lead, origin).boxed());
+                reads.push(self.read_from_flash(tenant, layout, lead).boxed());
             }
             match reads.next().await {
                 None => break,
@@ -294,14 +293,12 @@ impl OpenFile {
         (fetched, left)
     }
 
-    /// A whole record from flash, unless the `origin` gives all that the caller wants sooner: the
-    /// records are asked for side by side, and the caller waits for the last one.
+    /// A whole record from flash.
     async fn read_from_flash<'a>(
         &self,
         tenant: &Tenant,
         layout: &Layout,
         (number, lead): (u64, RecordLead<'a>),
-        origin: Option<Duration>,
     ) -> (u64, RecordLead<'a>, Option<Record>) {
         let range = layout.record_range(number);
         let bytes = (range.end - range.start) as usize;
@@ -317,7 +314,7 @@ impl OpenFile {
         };
         let _charged = self.pool.memory.charge(record.charged_bytes() as u64);
         let key = lead.key().on_flash();
-        let read = level.look_up(&key, record.buffer_mut(), origin).await;
+        let read = level.look_up(&key, record.buffer_mut(), None).await;
         let read = read.and_then(|length| match length == bytes {
             true => Ok(length),
             false => Err(Miss::TooShort),
@@ -344,7 +341,9 @@ impl OpenFile {
         record
     }
 
-    /// Fetches records from the origin, neighbours in one call, and lands them.
+    /// Fetches records from the origin, neighbours in one call, and lands them. The calls are made
+    /// at the same time: where flash has some of a stream, each of the rest would wait at the
+    /// origin for all others' calls.
     async fn fetch_from_origin(
         &self,
         tenant: &Tenant,
@@ -353,9 +352,10 @@ impl OpenFile {
         kind: arc::Kind,
     ) -> Result<Vec<(u64, Arc<Record>)>> {
         let run_max = (ORIGIN_READ_BYTES_MAX / layout.record_bytes).max(1) as usize;
-        let mut fetched = Vec::with_capacity(leads.len());
+        let count = leads.len();
         let mut leads = leads.into_iter().peekable();
-        while let Some((first, lead)) = leads.next() {
+        let mut runs = std::iter::from_fn(|| {
+            let (first, lead) = leads.next()?;
             let mut run = vec![lead];
             while run.len() < run_max
                 && let Some((_, lead)) =
@@ -363,7 +363,20 @@ impl OpenFile {
             {
                 run.push(lead);
             }
-            fetched.extend(self.fetch_run(tenant, layout, first, run, kind).await?);
+            Some((first, run))
+        });
+        let mut fetches = FuturesOrdered::new();
+        let mut fetched = Vec::with_capacity(count);
+        loop {
+            while fetches.len() < ORIGIN_CALLS_MAX
+                && let Some((first, run)) = runs.next()
+            {
+                fetches.push_back(self.fetch_run(tenant, layout, first, run, kind).boxed());
+            }
+            match fetches.next().await {
+                Some(run) => fetched.extend(run?),
+                None => break,
+            }
         }
         Ok(fetched)
     }

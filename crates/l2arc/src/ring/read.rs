@@ -63,7 +63,7 @@ impl Ring {
             }
             match self.buffered(state, entry) {
                 Some(record) => Source::Buffered(record),
-                None => Source::Device(self.ask(state, entry, origin, began)?),
+                None => Source::Device(self.ask(state, entry, (origin, 0), began)?),
             }
         };
         let raw = match source {
@@ -102,14 +102,15 @@ impl Ring {
     }
 
     /// Why not to come with a read of `entry` now, if it is not in RAM: the device is left alone,
-    /// or slower than the `origin`.
+    /// or slower than the `origin`, where so many others come with it.
     pub(crate) fn shunned(
         self: &Arc<Self>,
         entry: Entry,
         origin: Option<Duration>,
+        others: u32,
     ) -> Option<Miss> {
         let now = self.now();
-        self.ask(&mut self.state.lock(), entry, origin, now).err()
+        self.ask(&mut self.state.lock(), entry, (origin, others), now).err()
     }
 
     /// Whether to ask the device, when the `origin` takes so long. If it may be asked again soon,
@@ -118,14 +119,14 @@ impl Ring {
         self: &Arc<Self>,
         state: &mut State,
         entry: Entry,
-        origin: Option<Duration>,
+        (origin, others): (Option<Duration>, u32),
         now: Duration,
     ) -> Result<u64, Miss> {
         if state.health.is_bypassed(now) {
             return Err(Miss::Bypassed);
         }
         let incarnation = state.segments[entry.location.segment as usize].incarnation;
-        match state.health.asking(origin, state.is_writing(), now) {
+        match state.health.asking(origin, others, state.is_writing(), now) {
             Asking::Yes => return Ok(incarnation),
             Asking::No => {}
             Asking::Probe => self.spawn(probe(self.clone(), entry, incarnation)),

@@ -22,11 +22,11 @@ const SECOND: Duration = Duration::from_secs(1);
 const RECORD: usize = 4096;
 
 /// What outlives a start of the pool.
-struct Machine {
-    simulation: Simulation,
-    origin: Arc<MemoryOrigin>,
+pub(crate) struct Machine {
+    pub(crate) simulation: Simulation,
+    pub(crate) origin: Arc<MemoryOrigin>,
     faults: Arc<Faults>,
-    faulty: Arc<dyn Origin>,
+    pub(crate) faulty: Arc<dyn Origin>,
     life: u128,
     renounced: Arc<Mutex<u64>>,
     /// A file called `file` is found before it is known what the devices hold.
@@ -35,14 +35,14 @@ struct Machine {
 }
 
 /// A pool as one start of it.
-struct Start {
-    simulation: Simulation,
-    pool: Arc<Pool>,
+pub(crate) struct Start {
+    pub(crate) simulation: Simulation,
+    pub(crate) pool: Arc<Pool>,
     opened: Vec<Opened>,
 }
 
 impl Machine {
-    fn new(seed: u64) -> Machine {
+    pub(crate) fn new(seed: u64) -> Machine {
         let origin = Arc::new(MemoryOrigin::new());
         let (faulty, faults) = FaultyOrigin::new(origin.clone());
         Machine {
@@ -58,11 +58,11 @@ impl Machine {
     }
 
     /// Starts the pool with these properties, these devices and 3 MiB for the ARC.
-    fn start(&mut self, settings: &[&str], devices: &[Arc<dyn Device>]) -> Start {
+    pub(crate) fn start(&mut self, settings: &[&str], devices: &[Arc<dyn Device>]) -> Start {
         self.start_with(settings, devices, 6 << 20)
     }
 
-    fn start_with(
+    pub(crate) fn start_with(
         &mut self,
         settings: &[&str],
         devices: &[Arc<dyn Device>],
@@ -110,11 +110,11 @@ impl Machine {
 }
 
 impl Start {
-    fn wait(&self, duration: Duration) {
+    pub(crate) fn wait(&self, duration: Duration) {
         self.simulation.run(self.simulation.sleep(duration));
     }
 
-    fn create(&self, name: &str, contents: &[u8]) -> Arc<OpenFile> {
+    pub(crate) fn create(&self, name: &str, contents: &[u8]) -> Arc<OpenFile> {
         let name = OsStr::new(name);
         let node = Node { parent: self.pool.root(), name, permissions: 0o644, caller: CALLER };
         let made = self.simulation.run(self.pool.create_file(node, READ_WRITE));
@@ -124,7 +124,7 @@ impl Start {
         file
     }
 
-    fn open(&self, name: &str, mode: OpenMode) -> Arc<OpenFile> {
+    pub(crate) fn open(&self, name: &str, mode: OpenMode) -> Arc<OpenFile> {
         self.simulation.run(async {
             let found = self.pool.lookup(self.pool.root(), OsStr::new(name)).await;
             let found = found.expect("it is there");
@@ -153,13 +153,13 @@ impl Start {
         self.simulation.run(self.pool.why(Path::new(name))).expect("it is there")
     }
 
-    fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         let statistics = self.pool.statistics();
         *statistics.counters.get(name).unwrap_or_else(|| panic!("there is a counter {name}"))
     }
 }
 
-fn device(bytes: usize) -> Arc<MemoryDevice> {
+pub(crate) fn device(bytes: usize) -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::new(bytes, 4096))
 }
 

@@ -13,4 +13,5 @@ mod priming;
 mod promotion;
 mod reading;
 mod shares;
+mod slow_cache;
 mod writing;
