@@ -53,20 +53,14 @@ impl Campaign {
     pub fn run_side_by_side<T: Send>(&self, history: impl Fn(u64) -> T + Sync) -> Vec<T> {
         let next = AtomicU64::new(self.seeds.start);
         let work = || {
-            let mut outcomes = Vec::new();
-            let mut seeds = std::iter::from_fn(|| {
+            let seeds = std::iter::from_fn(|| {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
                 (seed < self.seeds.end).then_some(seed)
             });
+            let outcomes = seeds.map(|seed| told(seed, || history(seed)));
+            let outcomes: thread::Result<Vec<T>> = outcomes.collect();
             // One that fails ends the others as well.
-            let failed = seeds.try_for_each(|seed| match told(seed, || history(seed)) {
-                Ok(outcome) => Ok(outcomes.push(outcome)),
-                Err(panic) => {
-                    next.store(self.seeds.end, Ordering::Relaxed);
-                    Err(panic)
-                }
-            });
-            failed.map(|()| outcomes)
+            outcomes.inspect_err(|_| next.store(self.seeds.end, Ordering::Relaxed))
         };
         let processors = thread::available_parallelism().map_or(1, |count| count.get());
         thread::scope(|scope| {
