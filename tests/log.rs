@@ -132,6 +132,47 @@ fn what_is_promised_during_a_commit_lasts() {
     }
 }
 
+/// Where others may look at the origin, it has what is closed.
+#[test]
+fn what_is_closed_survives_the_daemon() {
+    require!(Requirement::Fuse);
+    let mut mount = Mount::builder().property("coherence", "open").start();
+    fs::write(mount.join("file"), "closed").expect("it is written");
+    mount.kill();
+    let found = fs::read_to_string(mount.origin().join("file"));
+    assert_eq!(found.expect("it is there"), "closed");
+    mount.restart(&[]);
+    assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "closed");
+}
+
+/// After an unmount nothing is anywhere but at the origin.
+#[test]
+fn what_is_unmounted_needs_no_device() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    let cache = mount.origin().parent().expect("a directory").join("cache");
+    let device = format!("{}:64M", cache.display());
+    mount.unmount();
+    restart(&mut mount, &["--log", &log, "--cache", &device]);
+    for (name, is_synced) in [("synced", true), ("written", false)] {
+        let mut file = File::create(mount.join(name)).expect("it can be made");
+        file.write_all(name.as_bytes()).expect("it is written");
+        if is_synced {
+            file.sync_all().expect("it lasts");
+        }
+    }
+    fs::rename(mount.join("synced"), mount.join("renamed")).expect("renamed");
+    mount.unmount();
+    fs::remove_file(&log).expect("it was there");
+    fs::remove_file(&cache).expect("it was there");
+    for (name, contents) in [("renamed", "synced"), ("written", "written")] {
+        let found = fs::read_to_string(mount.origin().join(name));
+        assert_eq!(found.expect("it is there"), contents);
+    }
+    restart(&mut mount, &[]);
+    assert_eq!(fs::read_to_string(mount.join("renamed")).expect("it is there"), "synced");
+}
+
 #[test]
 fn a_lost_log_is_missed() {
     require!(Requirement::Fuse);
