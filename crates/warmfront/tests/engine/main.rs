@@ -8,6 +8,7 @@ mod flash;
 mod flash_device;
 mod logging;
 mod naming;
+mod openzfs_cases;
 mod policies;
 mod priming;
 mod promotion;
