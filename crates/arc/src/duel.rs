@@ -1,6 +1,9 @@
 //! [`Duel`]: which of the settings misses less, beyond chance.
 
-use crate::setting::SETTINGS;
+use crate::setting::{SETTINGS, Setting};
+
+const START: usize = Setting::START as usize;
+const RECENCY: usize = Setting::Recency as usize;
 
 /// Rounds after which a round counts half: this many for each record of a shadow.
 const HALF_LIFE_RECORDS: f64 = 20.0;
@@ -13,6 +16,10 @@ const LEAD_SIGMAS: f64 = 3.0;
 
 /// and this part of a shadow's records, so that it pays for what a change disturbs,
 const LEAD_SHARE: f64 = 0.05;
+
+/// or this part, where a change was made before and this one is a step towards recency: what it
+/// lets go has to be learned anew,
+const LEAD_SHARE_RECENCY: f64 = 0.2;
 
 /// and one.
 const LEAD_MIN: f64 = 1.0;
@@ -33,6 +40,8 @@ pub(crate) struct Duel {
     decided: [[f64; SETTINGS]; SETTINGS],
     hits: [f64; SETTINGS],
     rounds: f64,
+    /// Whether [`Duel::next`] has named a setting yet.
+    decided_once: bool,
     /// Weight of the next round.
     unit: f64,
     records: f64,
@@ -45,6 +54,7 @@ impl Duel {
             decided: [[0.0; SETTINGS]; SETTINGS],
             hits: [0.0; SETTINGS],
             rounds: 0.0,
+            decided_once: false,
             unit: 1.0,
             records: 0.0,
         }
@@ -71,16 +81,38 @@ impl Duel {
 
     /// The setting to go to from `current`: the neighbour that lies towards the one that is
     /// furthest ahead, if that is not by chance. Then all start level again.
+    ///
+    /// From recency the way leads to the best at once: what a loop has just brought in would be
+    /// gone before a second step.
     pub fn next(&mut self, current: usize) -> Option<usize> {
-        let behind = self.behind[current];
-        let (best, &lead) = behind.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))?;
+        let (best, lead) = self.furthest_ahead_of(current);
         let (lead, decided) = (lead / self.unit, self.decided[current][best] / self.unit);
-        if lead <= LEAD_SIGMAS * decided.sqrt() + LEAD_SHARE * self.records + LEAD_MIN {
+        let towards_recency = best > current;
+        let share =
+            if self.decided_once && towards_recency { LEAD_SHARE_RECENCY } else { LEAD_SHARE };
+        if lead <= LEAD_SIGMAS * decided.sqrt() + share * self.records + LEAD_MIN {
             return None;
         }
         self.behind = [[0.0; SETTINGS]; SETTINGS];
         self.decided = [[0.0; SETTINGS]; SETTINGS];
-        Some(if best > current { current + 1 } else { current - 1 })
+        self.decided_once = true;
+        Some(match current {
+            RECENCY => best,
+            _ if towards_recency => current + 1,
+            _ => current - 1,
+        })
+    }
+
+    /// The setting that is furthest ahead of `current`, and its lead; among equals the one that
+    /// does well most often.
+    fn furthest_ahead_of(&self, current: usize) -> (usize, f64) {
+        let (mut best, mut lead) = (START, self.behind[current][START]);
+        for other in (0..SETTINGS).rev() {
+            if self.behind[current][other] > lead {
+                (best, lead) = (other, self.behind[current][other]);
+            }
+        }
+        (best, lead)
     }
 
     /// Hit ratio of each setting over the recent past.
@@ -131,6 +163,33 @@ mod tests {
         let mut duel = Duel::new();
         (0..100).for_each(|_| duel.round(&ONLY_THIRD_HITS, 100));
         assert_eq!(duel.next(2), None);
+    }
+
+    #[test]
+    fn from_recency_the_way_leads_to_the_best_at_once() {
+        for (missed, next) in [([false, true, true, true], 0), ([false, false, false, true], 1)] {
+            let mut duel = Duel::new();
+            (0..100).for_each(|_| duel.round(&missed, 100));
+            assert_eq!(duel.next(3), Some(next));
+        }
+    }
+
+    #[test]
+    fn a_later_step_towards_recency_needs_a_longer_lead() {
+        let mut duel = Duel::new();
+        let mut rounds_until = |current: usize, missed: [bool; SETTINGS]| {
+            let mut rounds = 0;
+            while duel.next(current).is_none() {
+                duel.round(&missed, 1000);
+                rounds += 1;
+            }
+            rounds
+        };
+        let first = rounds_until(1, [true, true, false, true]);
+        let back = rounds_until(2, [true, false, true, true]);
+        let again = rounds_until(1, [true, true, false, true]);
+        assert_eq!(first, back);
+        assert!(again > 2 * first, "{first}, then {again}");
     }
 
     #[test]

@@ -68,6 +68,10 @@
 //!   MFU's oldest, after the hand has passed up to eight used ones there: it has come back sooner
 //!   than what would have to give way. Otherwise it starts on MRU. (LIRS, Jiang and Zhang,
 //!   SIGMETRICS 2002, compares in this way.)
+//! - **Changes.** Where a change of the setting leaves MRU longer than it should be, its oldest go
+//!   over to MFU: what was held stays, in its order.
+//! - **The start.** Until anything was used again the setting is recency. If that was while there
+//!   was still room, it becomes frequency.
 //! - **Recency.** In that setting the older of both ends goes, records come in on MRU, and a used
 //!   record goes round where it stands: LRU as a clock.
 //!
@@ -79,7 +83,7 @@
 //! charged = sum of payload bytes
 //!         + resident records * (size of key and value + 40 + 10)     record_overhead()
 //!         + ghosts           * (24 + 10)                             ghost_overhead()
-//!         + under auto: capacity / 64, at most 1,280,000             for the shadows
+//!         + under auto: capacity / 64, at most 5,242,880             for the shadows
 //! ```
 //!
 //! 40 bytes are the record's own fields and its links, 10 its share of the index, which takes 5.7

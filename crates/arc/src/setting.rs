@@ -47,7 +47,7 @@ impl Setting {
     /// All settings, in order: a change goes to a neighbour.
     pub const ALL: [Self; SETTINGS] = [Self::Steady, Self::Frequency, Self::Balance, Self::Recency];
 
-    /// The setting at the start.
+    /// The setting once something was used again while there was room.
     pub(crate) const START: Self = Self::Frequency;
 
     /// The name, as it is shown.
@@ -59,6 +59,11 @@ impl Setting {
             Self::Recency => "recency",
         }
     }
+
+    /// The setting until then. As long as nothing is used again nobody knows what the load is like.
+    /// Recency leaves every way open: if the load turns back it has what is needed, and if it
+    /// begins anew as a loop, what it holds is as good as anything else, once it is held on to.
+    pub(crate) const FIRST: Self = Self::Recency;
 
     /// MRU's share of its class.
     pub(crate) const fn mru(self) -> f64 {

@@ -14,7 +14,14 @@ use crate::setting::{PolicyKind, SETTINGS, Setting};
 use crate::sync::{AtomicU8, AtomicU32, Mutex, Relaxed};
 
 /// Records of a shadow at which the sample is made thinner by half.
-const SHADOW_RECORDS_MAX: usize = 2000;
+const SHADOW_RECORDS_MAX: usize = 8192;
+
+/// The same, while the sample is denser than one key of two to the power of [`DENSE`], so that
+/// shadows cost little time.
+const SHADOW_RECORDS_DENSE: usize = 2000;
+
+/// See [`SHADOW_RECORDS_DENSE`].
+const DENSE: u32 = 4;
 
 /// A sample is made denser when a full shadow holds less than its bound divided by this.
 const DENSER_SHARE: usize = 8;
@@ -82,6 +89,10 @@ struct Shadows {
     changes: u64,
     /// Whether shadows have evicted since the sample last changed.
     full: bool,
+    /// Whether shadows have ever evicted.
+    filled: bool,
+    /// Whether anything that was sampled was used again.
+    reused: bool,
     gone: Vec<(u64, ())>,
 }
 
@@ -102,10 +113,12 @@ impl Tuner {
             sampled: 0,
             changes: 0,
             full: false,
+            filled: false,
+            reused: false,
             gone: Vec::new(),
         };
         Self {
-            setting: AtomicU8::new(Setting::START as u8),
+            setting: AtomicU8::new(Setting::FIRST as u8),
             threshold: AtomicU32::new(u32::MAX),
             shadows: Mutex::new(shadows),
         }
@@ -162,7 +175,11 @@ impl Tuner {
             None => return,
         };
         let charge = Charge { bytes, class, kind: Kind::Demand, tenant: 0 };
+        let filled = shadows.filled;
         shadows.access(hash, charge, now, bound);
+        if !filled && shadows.reused {
+            self.setting.store(Setting::START as u8, Relaxed);
+        }
         if let Some(next) = shadows.duel.next(self.setting.load(Relaxed) as usize) {
             shadows.changes += 1;
             self.setting.store(next as u8, Relaxed);
@@ -214,6 +231,8 @@ impl Shadows {
             }
             self.gone.clear();
         }
+        self.filled |= self.full;
+        self.reused |= missed.contains(&false);
         self.duel.round(&missed, self.records());
     }
 
@@ -225,13 +244,22 @@ impl Shadows {
     /// Makes the sample thinner or denser, so that shadows are large enough to tell and small
     /// enough to afford.
     fn fit(&mut self) {
-        while self.records() > self.records_max && self.thinning < THINNING_MAX {
+        while self.thinning < THINNING_MAX && self.records() > self.limit(self.thinning) {
             self.thin_out(self.thinning + 1);
         }
-        if self.full && self.thinning > 0 && self.records() < self.records_max / DENSER_SHARE {
+        if self.full
+            && let Some(denser) = self.thinning.checked_sub(1)
+            && self.records() < self.limit(denser) / DENSER_SHARE
+        {
             // Keys that come in by this are new to all shadows alike.
-            self.thin_out(self.thinning - 1);
+            self.thin_out(denser);
         }
+    }
+
+    /// Records that a shadow may have with a sample of this thinning.
+    fn limit(&self, thinning: u32) -> usize {
+        let limit = if thinning < DENSE { SHADOW_RECORDS_DENSE } else { SHADOW_RECORDS_MAX };
+        limit.min(self.records_max)
     }
 
     fn thin_out(&mut self, thinning: u32) {

@@ -208,6 +208,21 @@ fn auto_holds_a_part_of_a_loop() {
     }
 }
 
+/// A load that turns back at both ends needs what came last, from the first turn on: nothing that
+/// is known before says so.
+#[test]
+fn auto_hits_when_the_load_turns_back() {
+    let mut load = Load::new(Options { policy: PolicyKind::Auto, ..unit_pages(1000) });
+    let turns = 10;
+    let forth_and_back = (0..4000).chain((0..4000).rev()).cycle();
+    let hits = forth_and_back.take(turns * 4000).filter(|&key| load.read(key, DEMAND)).count();
+    load.policy.validate().unwrap();
+    // LRU, which is the optimum here, hits what it holds at each turn.
+    let optimum = (turns - 1) * 1000;
+    println!("{hits} hits, the optimum {optimum}");
+    assert!(hits > optimum / 100 * 98, "{hits} hits, the optimum {optimum}");
+}
+
 /// What each kind of rules makes of a hot set of half the cache beside an endless scan.
 #[test]
 fn auto_leaves_the_hot_set_alone_too() {

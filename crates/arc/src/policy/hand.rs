@@ -13,6 +13,9 @@ use crate::setting::{PolicyKind, Setting};
 use crate::slab::{ITEMS_MAX, Item};
 use crate::sync::Relaxed;
 
+/// MRU is too long where it has this many times its share.
+const MRU_EXCESS: f64 = 1.1;
+
 /// A list that holds exactly its target has reached it, although a fraction is not exact.
 const ROUNDING: f64 = 1.0 - 1e-9;
 
@@ -49,6 +52,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         let list = place.list();
         let setting = self.partitions.get(place.partition()).behaviour.setting();
         let (needed, left, queue) = match (setting, list.queue) {
+            (Some(setting), Queue::Mru) if self.mru_overflows(slot, setting) => (0, 0, Queue::Mfu),
             (_, Queue::Uncached) => return false,
             (None, _) => (1, 0, Queue::Mfu),
             (Some(Setting::Recency), queue) => (1, 0, queue),
@@ -145,6 +149,18 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
             // One record may always wait there for its next use.
             Some(setting) => self.records().items(mru) > 1 && recent > setting.mru() * share as f64,
         }
+    }
+
+    /// Whether MRU is too long even without its oldest record, in `slot`, because the setting was
+    /// changed. Then its oldest go over to MFU as they are: as long as they gave way to each other
+    /// it would not become shorter.
+    fn mru_overflows(&self, slot: u32, setting: Setting) -> bool {
+        let oldest = self.records().get(slot);
+        let (partition, list) = (oldest.place.partition(), oldest.place.list());
+        let recent = self.partitions.get(partition).records[list.index()];
+        let left = recent - (oldest.bytes + self.record_overhead);
+        let share = setting.mru() * self.share(partition, list.class) as f64;
+        left as f64 > MRU_EXCESS * share && self.records().items(oldest.place) > 2
     }
 
     /// A ghost that stood in `place` was hit, which weighs `hit` bytes: moves the targets.
