@@ -608,7 +608,8 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         if self.len() < ITEMS_MAX { Ok(()) } else { Err(Refused::Full { limit: ITEMS_MAX as u64 }) }
     }
 
-    /// First step of an insertion: takes the key's ghost off its list. A resident record of the key that was charged to another class or tenant goes.
+    /// First step of an insertion: takes the key's ghost off its list. A resident record of the
+    /// key that was charged to another class or tenant goes.
     pub(crate) fn prepare(
         &mut self,
         hash: u64,
