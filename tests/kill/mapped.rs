@@ -12,8 +12,8 @@ const PAGES: u64 = 50;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Fills one mapped page after another with its turn's number, eight bytes each, makes it last with
-/// `msync`, and says the number. A program of its own: where the daemon is gone, a mapping ends with
-/// a signal.
+/// `msync`, and says the number. A program of its own: where the daemon is gone, a mapping ends
+/// with a signal.
 const PROGRAM: &str = "
 import mmap, sys
 path, pages, turn = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])

@@ -140,7 +140,8 @@ impl Client {
     /// several times a second; when it breaks, the daemon goes on alone.
     ///
     /// # Errors
-    /// [`ControlError::Left`] when `progress` breaks, [`ControlError::Undone`] when the origin does not take it; and as [`call`](Client::call).
+    /// [`ControlError::Left`] when `progress` breaks, [`ControlError::Undone`] when the origin does
+    /// not take it; and as [`call`](Client::call).
     pub fn sync(&self, progress: Draining<'_>) -> Result<(), ControlError> {
         let (mut failing_since, mut txg) = (None, None);
         loop {

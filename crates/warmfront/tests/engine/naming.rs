@@ -149,8 +149,7 @@ fn why_tells_where_records_are() {
     assert_eq!((why.records, why.records_cached), (10, 3));
     let states: Vec<_> =
         why.runs.iter().map(|run| (run.first, run.count, run.state.as_str())).collect();
-    // While there is room, what comes in stands with what is kept.
-    assert_eq!(states, [(0, 2, "absent"), (2, 3, "mfu"), (5, 5, "absent")]);
+    assert_eq!(states, [(0, 2, "absent"), (2, 3, "mru"), (5, 5, "absent")]);
     assert!(why.runs[0].reason.is_some() && why.runs[1].reason.is_none());
     assert!(block_on(bench.pool.why(Path::new("../file"))).is_err());
 }
