@@ -102,6 +102,12 @@ pub enum DeviceOpenError {
 /// A directory in which a pool is seen, and what it is to the pool.
 pub(crate) type Top = (&'static str, PathBuf);
 
+/// The directories in which a pool with this origin is seen.
+pub(crate) fn tops(origin: &Path, mountpoint: Option<&Path>) -> Vec<Top> {
+    let tops = [("origin", Some(origin)), ("mount point", mountpoint)];
+    tops.into_iter().filter_map(|(what, top)| Some((what, top?.to_owned()))).collect()
+}
+
 impl DevicePath {
     /// Whether a file that is to be a device lies outside of what the pool shows. A block device
     /// may be named anywhere.

@@ -4,7 +4,7 @@ use crate::caches::CacheError;
 use crate::checks;
 use crate::client::Client;
 use crate::descriptor;
-use crate::device_open::{DeviceOpenError, Top};
+use crate::device_open::{DeviceOpenError, tops};
 use crate::device_path::{DevicePath, DeviceRole};
 use crate::error::ControlError;
 use crate::logs::{LogError, LogTarget, MountProgress};
@@ -151,10 +151,7 @@ fn check_outside(
     device: &DevicePath,
 ) -> Result<(), DeviceOpenError> {
     let Settings { origin, mountpoint, .. } = &file.settings;
-    let tops = [("origin", Some(origin)), ("mount point", mountpoint.as_ref())];
-    let tops: Vec<Top> =
-        tops.into_iter().filter_map(|(what, top)| Some((what, top?.clone()))).collect();
-    device.check_outside(role, &tops)
+    device.check_outside(role, &tops(origin, mountpoint.as_deref()))
 }
 
 /// Takes a cache device from a pool, as [`add_cache`] gives it.

@@ -14,7 +14,7 @@ use super::error::LogError;
 use super::marker::{Marker, digits, since};
 use super::progress::MountProgress;
 use crate::caches::random_bytes;
-use crate::device_open::Top;
+use crate::device_open::{Top, tops};
 use crate::device_path::{DevicePath, DeviceRole};
 
 /// Length of a file that is made without one being named, bytes: what a quick device takes in the
@@ -86,9 +86,7 @@ impl Desk {
         pool_id[..8].copy_from_slice(&xxh3_64(name).to_le_bytes());
         pool_id[8..].copy_from_slice(&hash.digest().to_le_bytes());
         let state = Arc::new(Mutex::new(State { marker, device: None }));
-        let tops = [("origin", Some(path)), ("mount point", mountpoint)];
-        let tops = tops.into_iter().filter_map(|(what, top)| Some((what, top?.to_owned())));
-        let tops = tops.collect();
+        let tops = tops(path, mountpoint);
         Ok(Desk { pool_id, origin: path.to_owned(), tops, marker_path, state })
     }
 
