@@ -37,6 +37,7 @@ impl Behaviour {
     }
 
     /// The tuner, if there is one.
+    #[inline]
     pub fn tuner(&self) -> Option<&Tuner> {
         match self {
             Self::Tuned(tuner) => Some(tuner),

@@ -17,7 +17,7 @@ use crate::list::{Class, List, Queue};
 use crate::offer::{OFFER_ORDER, Offer};
 use crate::options::Options;
 use crate::place::PARTITIONS_MAX;
-use crate::policy::{Evicted, Giver, HEAT_ORDER, Hit, Inserted, Policy, Seen};
+use crate::policy::{Arrival, Evicted, Giver, HEAT_ORDER, Hit, Inserted, Policy, Seen};
 use crate::record::{Charge, Location};
 use crate::refused::Refused;
 use crate::setting::PolicyKind;
@@ -352,7 +352,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         if let Err(refused) = Refused::check_tenant(charge.tenant) {
             return Err((self.refuse(hash, &key, refused, gone), value));
         }
-        let mut comeback = None;
+        let mut arrival = Arrival::default();
         let mut evicted = Evicted::default();
         for round in 0..ROUNDS_MAX {
             let need = {
@@ -367,23 +367,21 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                         drop(policy);
                         return Err((self.refuse(hash, &key, refused, gone), value));
                     }
-                    comeback = policy.prepare(hash, &key, &charge, now, gone);
+                    arrival = policy.prepare(hash, &key, &charge, now, gone);
                 }
-                let absent = !policy.contains(hash, &key);
-                let growth = |policy: &Policy<K, V>| match absent {
-                    true => charge.bytes + self.record_overhead,
-                    false => policy.growth(hash, &key, charge.bytes),
-                };
+                let growth =
+                    |policy: &Policy<K, V>| policy.growth(hash, &key, arrival, charge.bytes);
                 match self.reserve(shard, &mut policy, partition, growth, &mut evicted, gone) {
                     Ok(reserved) => {
                         let inserted =
-                            policy.admit(hash, key, value, charge, comeback, now, evicted, gone);
+                            policy.admit(hash, key, value, charge, arrival, now, evicted, gone);
                         self.settle(shard, &mut policy, reserved);
                         return Ok(inserted);
                     }
                     Err(need) => need,
                 }
             };
+            arrival = arrival.delayed();
             let out = &mut |key, value| gone.extend(Some((key, value)));
             self.relieve(need, Holes::Fill, &mut evicted, out);
         }
@@ -407,7 +405,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 let tenant = policy.locate(hash, key).map(|location| location.tenant);
                 let partition = tenant.map_or(0, |tenant| policy.partition_of(tenant));
                 let growth = |policy: &Policy<K, V>| match policy.contains(hash, key) {
-                    true => policy.growth(hash, key, bytes),
+                    true => policy.growth(hash, key, Arrival::default(), bytes),
                     false => 0,
                 };
                 match self.reserve(shard, &mut policy, partition, growth, &mut evicted, &mut dead) {
@@ -652,12 +650,14 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     // ---- Room ----------------------------------------------------------------------------------
 
     /// Whether the budget and the partition's limit leave room.
+    #[inline]
     fn fits(&self, need: Need) -> bool {
         self.budget.fits(need.bytes, 0) && self.accounts[need.partition].fits(need.bytes, 0)
     }
 
     /// Reserves what `growth` asks for, and lets the caller's shard give while it holds more than
     /// its share. `Err` holds what is still needed, and asks for the others to give.
+    #[inline]
     fn reserve(
         &self,
         shard: &Shard<K, V>,
@@ -721,6 +721,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// Evicts a batch from one shard until `need` fits: from the partition as long as it exceeds
     /// its limit, then from any, but not below `floor`.
+    #[inline]
     fn give(
         &self,
         shard: &Shard<K, V>,
@@ -734,7 +735,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         let account = &self.accounts[need.partition];
         let given = policy.evict_while(BATCH_MAX as u64, gone, |policy| {
             let held = policy.partitions().get(need.partition);
-            if held.share.limit_bytes != u64::MAX && held.weight() > 0 {
+            if held.share.limit_bytes != u64::MAX && policy.weight_of(need.partition) > 0 {
                 let freed = held.noted.saturating_sub(policy.charged_to(need.partition));
                 if !account.fits(need.bytes, freed) {
                     return Some(Giver::Partition(need.partition));
@@ -751,9 +752,11 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// Tells the accounts what a shard takes, of which `reserved` is charged already. Under the
     /// shard's write lock.
+    #[inline]
     fn settle(&self, shard: &Shard<K, V>, policy: &mut Policy<K, V>, reserved: Reserved) {
         let after = policy.charged_bytes();
-        let before = shard.charged.swap(after, Relaxed);
+        let before = shard.charged.load(Relaxed);
+        shard.charged.store(after, Relaxed);
         let Need { bytes, partition } = reserved.0;
         self.budget.settle(before + bytes, after);
         for number in 1..policy.partitions().len() {
@@ -798,6 +801,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     }
 
     /// The shard of a hash. The index uses its low bits and its top seven, so take others.
+    #[inline]
     fn shard(&self, hash: u64) -> &Shard<K, V> {
         &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
     }

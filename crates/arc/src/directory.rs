@@ -40,16 +40,20 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
     /// Memory of a ghost, bytes, with an even share of the index.
     pub const GHOST_BYTES: u64 = Slab::<Fingerprint>::ITEM_BYTES + INDEX_BYTES;
 
-    pub fn with_index(index: I) -> Self {
-        Self { records: Slab::new(), ghosts: Slab::new(), index }
+    /// An empty one, whose records weigh `header_bytes` besides their payload. A ghost weighs what
+    /// its record weighed.
+    pub fn new(index: I, header_bytes: u64) -> Self {
+        Self { records: Slab::new(header_bytes), ghosts: Slab::new(header_bytes), index }
     }
 
     /// The records on their lists.
+    #[inline]
     pub fn records(&self) -> &Slab<Record<K, V>> {
         &self.records
     }
 
     /// The ghosts on their lists.
+    #[inline]
     pub fn ghosts(&self) -> &Slab<Fingerprint> {
         &self.ghosts
     }
@@ -70,6 +74,7 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
     }
 
     /// The key's record, or else its ghost.
+    #[inline]
     pub fn find(&self, hash: u64, key: &K) -> Option<Found> {
         let is = |entry: u32| match entry & GHOST {
             0 => self.records.get(entry).key == *key,
@@ -85,6 +90,7 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
         }
     }
 
+    #[inline]
     fn hash(&self, entry: u32) -> u64 {
         hash(&self.records, &self.ghosts, entry)
     }
@@ -92,6 +98,7 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
     // ---- Changing ------------------------------------------------------------------------------
 
     /// Puts a record at the young end of its list. Its key must not be resident.
+    #[inline]
     pub fn insert(&mut self, record: Record<K, V>) {
         let hash = record.hash;
         let slot = self.records.push(record);
@@ -99,6 +106,7 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
     }
 
     /// Takes the record in `slot` out, and leaves no ghost. Call [`Directory::compact`] afterwards.
+    #[inline]
     pub fn remove(&mut self, slot: u32) -> Record<K, V> {
         let record = self.records.remove(slot);
         self.strike(record.hash, slot);
@@ -107,6 +115,7 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
 
     /// Takes the record in `slot` out, and puts a ghost at the young end of its list. Call
     /// [`Directory::compact`] afterwards.
+    #[inline]
     pub fn replace_by_ghost(&mut self, slot: u32, ghost: Fingerprint) -> Record<K, V> {
         let record = self.records.remove(slot);
         let entry = self.ghosts.push(ghost) | GHOST;
@@ -116,6 +125,7 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
     }
 
     /// Takes the ghost in `slot` out.
+    #[inline]
     pub fn forget(&mut self, slot: u32) -> Fingerprint {
         let ghost = self.ghosts.remove(slot);
         self.strike(ghost.hash, slot | GHOST);
@@ -132,6 +142,7 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
     }
 
     /// Moves the record in `slot` to the young end of a list.
+    #[inline]
     pub fn move_to(&mut self, slot: u32, place: Place) {
         self.records.move_to(slot, place);
     }
@@ -142,6 +153,7 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
     }
 
     /// Moves up to `limit` records into holes that others have left; whether that is all.
+    #[inline]
     pub fn compact(&mut self, limit: usize) -> bool {
         for _ in 0..limit {
             let Some((from, to)) = self.records.compact() else { return true };
@@ -151,11 +163,13 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
         false
     }
 
+    #[inline]
     fn enter(&mut self, hash: u64, entry: u32) {
         let (records, ghosts) = (&self.records, &self.ghosts);
         self.index.insert(hash, entry, |at| self::hash(records, ghosts, at));
     }
 
+    #[inline]
     fn strike(&mut self, hash: u64, entry: u32) {
         assert!(self.index.remove(hash, entry), "entry {entry:#x} is not in the index");
         let (records, ghosts) = (&self.records, &self.ghosts);

@@ -33,17 +33,20 @@ const PREFETCHED: u32 = 1 << 31;
 
 impl Fingerprint {
     /// Of a record that was last used when the policy's clock showed `used`.
+    #[inline]
     pub fn new(hash: u64, bytes: u64, place: Place, used: u32, prefetched: bool) -> Self {
         let flag = if prefetched { PREFETCHED } else { 0 };
         Self { hash, used: used & AGE_MAX | flag, size: RoundedSize::new(bytes), place }
     }
 
+    #[inline]
     pub fn ghost(&self) -> Ghost {
         let prefetched = self.used & PREFETCHED != 0;
         Ghost { bytes: self.size.get(), list: self.place.list(), prefetched }
     }
 
     /// Insertions between the record's last use and `clock`.
+    #[inline]
     pub fn age(&self, clock: u32) -> u32 {
         clock.wrapping_sub(self.used) & AGE_MAX
     }
@@ -62,6 +65,7 @@ impl RoundedSize {
         Self((zeros << Self::DIGITS) as u16 | digits as u16)
     }
 
+    #[inline]
     const fn get(self) -> u64 {
         let digits = self.0 & ((1 << Self::DIGITS) - 1);
         (digits as u64) << (self.0 >> Self::DIGITS)

@@ -47,6 +47,7 @@ pub struct HashIndex {
 }
 
 impl HashIndex {
+    #[inline]
     fn bytes_max(&self, entry_bytes_max: u64) -> u64 {
         entry_bytes_max * (self.table.len() + SIZE_MIN) as u64
     }
@@ -58,18 +59,22 @@ impl Index for HashIndex {
         self.table.find(hash, |&entry| is(entry)).copied()
     }
 
+    #[inline]
     fn insert(&mut self, hash: u64, entry: u32, hash_of: impl Fn(u32) -> u64) {
         self.table.insert_unique(hash, entry, |&at| hash_of(at));
     }
 
+    #[inline]
     fn replace(&mut self, hash: u64, from: u32, to: u32) -> bool {
         self.table.find_mut(hash, |&at| at == from).map(|at| *at = to).is_some()
     }
 
+    #[inline]
     fn remove(&mut self, hash: u64, entry: u32) -> bool {
         self.table.find_entry(hash, |&at| at == entry).map(|found| found.remove()).is_ok()
     }
 
+    #[inline]
     fn shrink(&mut self, entry_bytes_max: u64, hash_of: impl Fn(u32) -> u64) {
         // Not by its capacity: that leaves the places of removed items out.
         if self.table.allocation_size() as u64 > self.bytes_max(entry_bytes_max) {
@@ -77,6 +82,7 @@ impl Index for HashIndex {
         }
     }
 
+    #[inline]
     fn len(&self) -> usize {
         self.table.len()
     }
@@ -141,6 +147,7 @@ impl Index for DenseIndex {
         (entry != NONE && is(entry)).then_some(entry)
     }
 
+    #[inline]
     fn insert(&mut self, hash: u64, entry: u32, _hash_of: impl Fn(u32) -> u64) {
         let place = &mut self.places[DenseIndex::place(hash)];
         assert!(*place == NONE, "a key has one entry");
@@ -148,6 +155,7 @@ impl Index for DenseIndex {
         self.entries += 1;
     }
 
+    #[inline]
     fn replace(&mut self, hash: u64, from: u32, to: u32) -> bool {
         let place = &mut self.places[DenseIndex::place(hash)];
         let is_there = *place == from;
@@ -157,14 +165,17 @@ impl Index for DenseIndex {
         is_there
     }
 
+    #[inline]
     fn remove(&mut self, hash: u64, entry: u32) -> bool {
         let is_there = self.replace(hash, entry, NONE);
         self.entries -= usize::from(is_there);
         is_there
     }
 
+    #[inline]
     fn shrink(&mut self, _entry_bytes_max: u64, _hash_of: impl Fn(u32) -> u64) {}
 
+    #[inline]
     fn len(&self) -> usize {
         self.entries
     }

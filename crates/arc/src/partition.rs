@@ -3,8 +3,8 @@
 
 use crate::balance::Balance;
 use crate::behaviour::Behaviour;
-use crate::list::{Class, LISTS};
 use crate::place::PARTITIONS_MAX;
+use crate::setting::Setting;
 use crate::share::Share;
 use crate::target::step;
 
@@ -14,7 +14,7 @@ const CLAIM_FLOOR: f64 = 1.0 / (2 * PARTITIONS_MAX) as f64;
 /// Furthest that one ghost hit moves a claim.
 const CLAIM_STEP_MAX: f64 = 1.0 / 32.0;
 
-/// One partition: its rules, its targets, its share and its sums.
+/// One partition: its rules, its targets and its share.
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub behaviour: Behaviour,
@@ -22,47 +22,18 @@ pub(crate) struct Partition {
     pub share: Share,
     /// Part of what nobody has reserved that this partition is due.
     pub claim: f64,
-    /// Payload and headers of each list, bytes.
-    pub records: [u64; LISTS],
-    /// What the ghosts of each list weighed as records, bytes.
-    pub ghosts: [u64; LISTS],
-    /// Number of ghosts.
-    pub ghost_count: u64,
+    /// The setting that was in force when a record last came in or had to give way.
+    pub setting: Option<Setting>,
+    /// Of each class, how many of MRU's oldest records stood there when that was changed.
+    pub carried: [u64; 2],
     /// What the account of the partition knows of it, bytes; see [`crate::Cache`].
     pub noted: u64,
 }
 
 impl Partition {
     const fn new(behaviour: Behaviour, claim: f64) -> Self {
-        Self {
-            behaviour,
-            balance: Balance::new(),
-            share: Share::FREE,
-            claim,
-            records: [0; LISTS],
-            ghosts: [0; LISTS],
-            ghost_count: 0,
-            noted: 0,
-        }
-    }
-
-    /// Payload and headers, bytes.
-    #[inline]
-    pub fn weight(&self) -> u64 {
-        self.class_weight(Class::Data) + self.class_weight(Class::Metadata)
-    }
-
-    /// Payload and headers of one class, bytes.
-    #[inline]
-    pub const fn class_weight(&self, class: Class) -> u64 {
-        let first = class as usize * 3;
-        self.records[first] + self.records[first + 1] + self.records[first + 2]
-    }
-
-    /// What all ghosts weighed as records, bytes.
-    #[inline]
-    pub fn ghosts_weight(&self) -> u64 {
-        self.ghosts.iter().sum()
+        let (balance, share) = (Balance::new(), Share::FREE);
+        Self { behaviour, balance, share, claim, setting: None, carried: [0; 2], noted: 0 }
     }
 }
 
@@ -86,6 +57,12 @@ impl Partitions {
         self.0.len()
     }
 
+    /// Whether there is one only, without a limit.
+    #[inline]
+    pub fn has_all(&self) -> bool {
+        matches!(&*self.0, [only] if only.share.limit_bytes == u64::MAX)
+    }
+
     #[inline]
     pub fn get(&self, partition: usize) -> &Partition {
         &self.0[partition]
@@ -96,6 +73,7 @@ impl Partitions {
         &mut self.0[partition]
     }
 
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &Partition> {
         self.0.iter()
     }
@@ -119,20 +97,25 @@ impl Partitions {
         partition.share.reserve_bytes as f64 * scale + free * partition.claim
     }
 
-    /// The partition that holds records and is furthest above its due, where all may take `total`.
+    /// The partition that holds records and is furthest above its due, where all may take `total`
+    /// and each takes its `weight`.
     #[inline]
-    pub fn most_in_excess(&self, total: impl FnOnce() -> u64) -> Option<usize> {
+    pub fn most_in_excess(
+        &self,
+        total: impl FnOnce() -> u64,
+        weight: impl Fn(usize) -> u64,
+    ) -> Option<usize> {
         if self.0.len() == 1 {
             return Some(0);
         }
         let total = total();
         let reserved = self.0.iter().map(|partition| partition.share.reserve_bytes).sum();
-        let excess = |at: &Partition| at.weight() as f64 - self.due(at, total, reserved);
-        let holding = self.0.iter().enumerate().filter(|(_, partition)| partition.weight() > 0);
-        holding
-            .map(|(number, partition)| (number, excess(partition)))
-            .max_by(|a, b| a.1.total_cmp(&b.1))
-            .map(|(number, _)| number)
+        let excess = |(number, at): (usize, &Partition)| {
+            let held = weight(number);
+            (held > 0).then(|| (number, held as f64 - self.due(at, total, reserved)))
+        };
+        let excesses = self.0.iter().enumerate().filter_map(excess);
+        excesses.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(number, _)| number)
     }
 
     /// A ghost of `partition` was hit, which weighs `hit`; `own` and `others` are the weights of
@@ -204,16 +187,12 @@ mod tests {
 
     #[test]
     fn who_is_furthest_above_its_due_gives() {
-        let mut partitions = three();
-        assert_eq!(Partitions::new(Behaviour::Arc).most_in_excess(|| 1000), Some(0));
-        assert_eq!(partitions.most_in_excess(|| 1000), None);
-        partitions.get_mut(2).records = [200, 0, 0, 99, 0, 0];
-        assert_eq!(partitions.most_in_excess(|| 1000), Some(2), "nobody else holds anything");
+        let gives = |weights: [u64; 3]| three().most_in_excess(|| 1000, |number| weights[number]);
+        assert_eq!(Partitions::new(Behaviour::Arc).most_in_excess(|| 1000, |_| 0), Some(0));
+        assert_eq!(gives([0, 0, 0]), None);
+        assert_eq!(gives([0, 0, 299]), Some(2), "nobody else holds anything");
         // Its due is 300 and a third of the other 700.
-        partitions.get_mut(0).records = [230, 4, 0, 0, 0, 0];
-        partitions.get_mut(2).records = [500, 33, 0, 0, 0, 0];
-        assert_eq!(partitions.most_in_excess(|| 1000), Some(0));
-        partitions.get_mut(2).records = [500, 0, 36, 0, 0, 0];
-        assert_eq!(partitions.most_in_excess(|| 1000), Some(2));
+        assert_eq!(gives([234, 0, 533]), Some(0));
+        assert_eq!(gives([234, 0, 536]), Some(2));
     }
 }

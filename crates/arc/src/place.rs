@@ -37,10 +37,10 @@ impl Place {
         Self(NonZeroU16::MIN.saturating_add(number as u16))
     }
 
-    /// From 1 to `PARTITIONS_MAX * LISTS`.
+    /// Below `PARTITIONS_MAX * LISTS`; those of a partition follow each other.
     #[inline]
     pub const fn number(self) -> usize {
-        (self.0.get() & !OFFERED) as usize
+        (self.0.get() & !OFFERED) as usize - 1
     }
 
     /// Whether what stands here has been offered to the level below.
@@ -62,13 +62,13 @@ impl Place {
     /// The partition.
     #[inline]
     pub const fn partition(self) -> usize {
-        (self.number() - 1) >> PARTITION_SHIFT
+        self.number() >> PARTITION_SHIFT
     }
 
     /// What tells the lists of a partition apart, below [`Place::LISTS`].
     #[inline]
     pub const fn list_number(self) -> usize {
-        (self.number() - 1) & (Self::LISTS - 1)
+        self.number() & (Self::LISTS - 1)
     }
 
     /// The list within the partition.
@@ -109,9 +109,7 @@ mod tests {
         let offered = Place::new(PARTITIONS_MAX - 1, List::ALL[5]).with_offered(true);
         assert_eq!((offered.partition(), offered.list()), (PARTITIONS_MAX - 1, List::ALL[5]));
         assert!(offered.offered() && !offered.with_offered(false).offered());
-        assert!(
-            numbers.iter().all(|&number| (1..=PARTITIONS_MAX * Place::LISTS).contains(&number))
-        );
+        assert!(numbers.iter().all(|&number| number < PARTITIONS_MAX * Place::LISTS));
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), PARTITIONS_MAX * List::ALL.len());

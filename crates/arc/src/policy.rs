@@ -68,8 +68,10 @@
 //!   MFU's oldest, after the hand has passed up to eight used ones there: it has come back sooner
 //!   than what would have to give way. Otherwise it starts on MRU. (LIRS, Jiang and Zhang,
 //!   SIGMETRICS 2002, compares in this way.)
-//! - **Changes.** Where a change of the setting leaves MRU longer than it should be, its oldest go
-//!   over to MFU: what was held stays, in its order.
+//! - **Changes.** Where a change of the setting leaves MRU longer than it should be, those of its
+//!   oldest that stood there go over to MFU: what was held stays, in its order.
+//! - **Reading ahead.** While MRU's oldest record waits for its first read, MRU may grow to a
+//!   quarter of its class, and MFU gives.
 //! - **The start.** Until anything was used again the setting is recency. If that was while there
 //!   was still room, it becomes frequency.
 //! - **Recency.** In that setting the older of both ends goes, records come in on MRU, and a used
@@ -94,6 +96,7 @@ mod hand;
 mod tails;
 mod uses;
 mod validate;
+mod weights;
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -196,14 +199,27 @@ pub struct Policy<K, V, I = HashIndex> {
     directory: Directory<K, V, I>,
     partitions: Partitions,
     tenants: Tenants,
-    /// Payload and headers of all records, bytes.
-    weight: u64,
     /// What is charged besides records and ghosts, bytes.
     aside: u64,
     /// Counts insertions.
     clock: u32,
     /// See [`GHOSTS_MIN`].
     ghosts_min: u64,
+}
+
+/// What is known of a record that is to come in.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Arrival {
+    comeback: Option<Comeback>,
+    /// Nothing is there under its key, neither a record nor a ghost.
+    absent: bool,
+}
+
+impl Arrival {
+    /// The same, after others have had their turn.
+    pub(crate) const fn delayed(self) -> Self {
+        Self { absent: false, ..self }
+    }
 }
 
 /// A record that came back while it was remembered, and the list it has earned.
@@ -260,17 +276,17 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
 
     fn empty(options: &Options, behaviour: Behaviour, index: I) -> Self {
         let charged = u64::from(options.charge_overhead);
+        let record_overhead = charged * Directory::<K, V, I>::RECORD_BYTES;
         Self {
             capacity: options.capacity_bytes,
             window_us: options.correlated_window.as_micros() as u64,
             record_share: options.record_share.max(1),
             charge_overhead: options.charge_overhead,
-            record_overhead: charged * Directory::<K, V, I>::RECORD_BYTES,
+            record_overhead,
             ghost_overhead: charged * Directory::<K, V, I>::GHOST_BYTES,
-            directory: Directory::with_index(index),
+            directory: Directory::new(index, record_overhead),
             partitions: Partitions::new(behaviour),
             tenants: Tenants::default(),
-            weight: 0,
             aside: 0,
             clock: 0,
             ghosts_min: GHOSTS_MIN,
@@ -358,7 +374,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     /// What the policy takes, by the formula at the head of the module.
     #[inline]
     pub fn charged_bytes(&self) -> u64 {
-        self.weight + self.ghost_memory() + self.aside
+        self.weight() + self.ghost_memory() + self.aside
     }
 
     /// Charge for the header of a resident record, bytes.
@@ -432,9 +448,9 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
             gone.extend(self.remove(hash, &key).map(|value| (key, value)));
             return Err(refused);
         }
-        let comeback = self.prepare(hash, &key, &charge, now, gone);
-        let evicted = self.make_room(hash, &key, charge.tenant, charge.bytes, gone);
-        Ok(self.admit(hash, key, value, charge, comeback, now, evicted, gone))
+        let arrival = self.prepare(hash, &key, &charge, now, gone);
+        let evicted = self.make_room(hash, &key, arrival, charge.tenant, charge.bytes, gone);
+        Ok(self.admit(hash, key, value, charge, arrival, now, evicted, gone))
     }
 
     /// Replaces a resident record's value; the record keeps its place. `false` if it is not
@@ -455,7 +471,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         }
         if let Some(slot) = self.directory.record(hash, key) {
             let tenant = self.records().get(slot).tenant.into();
-            self.make_room(hash, key, tenant, bytes, gone);
+            self.make_room(hash, key, Arrival::default(), tenant, bytes, gone);
         }
         Ok(self.put(hash, key, value, bytes, gone))
     }
@@ -595,6 +611,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     // ---- The pieces of an insertion, also used by `Cache` --------------------------------------
 
     /// Whether a record may be taken in at all, with this policy's capacity.
+    #[inline]
     fn check(&self, charge: &Charge) -> Result<(), Refused> {
         Refused::check_tenant(charge.tenant)?;
         let own = self.partitions.get(self.tenants.partition(charge.tenant)).share.limit_bytes;
@@ -604,12 +621,14 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     }
 
     /// Whether there is a slot for one more record.
+    #[inline]
     pub(crate) fn check_slots(&self) -> Result<(), Refused> {
         if self.len() < ITEMS_MAX { Ok(()) } else { Err(Refused::Full { limit: ITEMS_MAX as u64 }) }
     }
 
     /// First step of an insertion: takes the key's ghost off its list. A resident record of the
     /// key that was charged to another class or tenant goes.
+    #[inline]
     pub(crate) fn prepare(
         &mut self,
         hash: u64,
@@ -617,22 +636,25 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         charge: &Charge,
         now: Duration,
         gone: &mut impl Extend<(K, V)>,
-    ) -> Option<Comeback> {
+    ) -> Arrival {
         self.note_miss(hash, charge, now);
-        let slot = match self.directory.find(hash, key)? {
-            Found::Ghost(slot) => slot,
-            Found::Record(slot) => {
+        let absent = Arrival { comeback: None, absent: true };
+        let slot = match self.directory.find(hash, key) {
+            Some(Found::Ghost(slot)) => slot,
+            Some(Found::Record(slot)) => {
                 let old = self.records().get(slot);
                 let payer = (old.place.list().class, u32::from(old.tenant));
-                if payer != (charge.class, charge.tenant) {
-                    gone.extend(Some(self.take(slot).into_entry()));
+                if payer == (charge.class, charge.tenant) {
+                    return Arrival::default();
                 }
-                return None;
+                gone.extend(Some(self.take(slot).into_entry()));
+                return absent;
             }
+            None => return absent,
         };
         if charge.kind == Kind::Passing {
             self.forget(slot);
-            return None;
+            return absent;
         }
         let ghost = self.directory.ghosts().get(slot).ghost();
         let place = self.directory.ghosts().get(slot).place;
@@ -641,33 +663,33 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         hits.ghost_hits += 1;
         hits.ghost_hit_bytes += charge.bytes;
         self.forget(slot);
-        Some(Comeback { ghost, place, queue })
+        Arrival { comeback: Some(Comeback { ghost, place, queue }), ..absent }
     }
 
     /// How much a record of `bytes` under this key would add to the charge.
-    pub(crate) fn growth(&self, hash: u64, key: &K, bytes: u64) -> u64 {
-        match self.directory.record(hash, key) {
+    #[inline]
+    pub(crate) fn growth(&self, hash: u64, key: &K, arrival: Arrival, bytes: u64) -> u64 {
+        let resident = if arrival.absent { None } else { self.directory.record(hash, key) };
+        match resident {
             Some(slot) => bytes.saturating_sub(self.records().get(slot).bytes),
             None => bytes + self.record_overhead,
         }
     }
 
+    #[inline]
     fn make_room(
         &mut self,
         hash: u64,
         key: &K,
+        arrival: Arrival,
         tenant: u32,
         bytes: u64,
         gone: &mut impl Extend<(K, V)>,
     ) -> Evicted {
         let partition = self.tenants.partition(tenant);
         let limit = self.partitions.get(partition).share.limit_bytes;
-        let absent = !self.contains(hash, key);
         let evicted = self.evict_while(u64::MAX, gone, |policy| {
-            let growth = match absent {
-                true => bytes + policy.record_overhead,
-                false => policy.growth(hash, key, bytes),
-            };
+            let growth = policy.growth(hash, key, arrival, bytes);
             if policy.charged_to(partition).saturating_add(growth) > limit {
                 Some(Giver::Partition(partition))
             } else if policy.charged_bytes() + growth > policy.capacity {
@@ -688,6 +710,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
 
     /// Evicts from whom `giver` names, until it names nobody or there is nothing left to give; at
     /// most `limit` records. Call [`Policy::compact`] afterwards.
+    #[inline]
     pub(crate) fn evict_while(
         &mut self,
         limit: u64,
@@ -709,23 +732,25 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     /// Last step of an insertion, once there is room: learns from the ghost, as CAR does after it
     /// has replaced, and takes the record in.
     #[expect(clippy::too_many_arguments, reason = "one call site each in Policy and Cache")]
+    #[inline]
     pub(crate) fn admit(
         &mut self,
         hash: u64,
         key: K,
         value: V,
         charge: Charge,
-        comeback: Option<Comeback>,
+        arrival: Arrival,
         now: Duration,
         evicted: Evicted,
         gone: &mut impl Extend<(K, V)>,
     ) -> Inserted {
+        let Arrival { comeback, absent } = arrival;
         if let Some(Comeback { ghost, place, .. }) = comeback
             && charge.kind != Kind::Prime
         {
             self.learn(place, ghost.bytes + self.record_overhead);
         }
-        match self.directory.find(hash, &key) {
+        match if absent { None } else { self.directory.find(hash, &key) } {
             Some(Found::Record(slot)) => {
                 let list = self.records().get(slot).place.list();
                 self.put(hash, &key, value, charge.bytes, gone);
@@ -746,6 +771,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
             _ => Touch::new(now, !demand && charge.kind != Kind::Passing),
         };
         let partition = self.tenants.partition(charge.tenant);
+        self.note_setting(partition);
         let queue = match comeback {
             Some(comeback) => comeback.queue,
             None => self.first_queue(partition, &charge, evicted),
@@ -757,7 +783,6 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         tenant.list_mut(list).records += 1;
         tenant.list_mut(list).bytes += charge.bytes;
         let place = Place::new(partition, list);
-        self.weigh(place, charge.bytes + self.record_overhead, 0);
         self.directory.insert(Record {
             hash,
             key,
@@ -794,7 +819,6 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
             std::mem::replace(&mut record.value, value)
         });
         gone.extend(Some((key.clone(), old)));
-        self.weigh(place, bytes, before);
         self.trim_ghosts();
         true
     }
@@ -806,6 +830,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     }
 
     /// The partition to which a tenant's records are charged.
+    #[inline]
     pub(crate) fn partition_of(&self, tenant: u32) -> usize {
         self.tenants.partition(tenant)
     }
@@ -822,6 +847,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
 
     // ---- Slots and sums ------------------------------------------------------------------------
 
+    #[inline]
     fn records(&self) -> &Slab<Record<K, V>> {
         self.directory.records()
     }
@@ -838,22 +864,15 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         record
     }
 
-    /// Takes a record that has gone out of all sums.
+    /// Takes a record that has gone out of its tenant's sums.
+    #[inline]
     fn discount(&mut self, record: &Record<K, V>) {
         let sums = self.tenants.get_mut(record.tenant.into()).list_mut(record.place.list());
         sums.records -= 1;
         sums.bytes -= record.bytes;
-        self.weigh(record.place, 0, record.bytes + self.record_overhead);
     }
 
-    /// Corrects the sums of weights.
-    fn weigh(&mut self, place: Place, more: u64, less: u64) {
-        let own = self.partitions.get_mut(place.partition());
-        let weight = &mut own.records[place.list().index()];
-        *weight = *weight + more - less;
-        self.weight = self.weight + more - less;
-    }
-
+    #[inline]
     fn transfer(&mut self, slot: u32, place: Place) {
         let record = self.records().get(slot);
         let (tenant, from, bytes) = (record.tenant.into(), record.place, record.bytes);
@@ -864,8 +883,6 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         let sums = tenant.list_mut(place.list());
         sums.records += 1;
         sums.bytes += bytes;
-        self.weigh(from, 0, bytes + self.record_overhead);
-        self.weigh(place, bytes + self.record_overhead, 0);
         self.directory.move_to(slot, place);
     }
 }

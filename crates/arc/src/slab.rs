@@ -9,8 +9,7 @@
 //! goes ahead of whoever takes the oldest. What is offered is noted with the item, so that the
 //! marker and the sum of bytes before it follow whatever leaves the list, wherever it stood.
 
-use aligned_vec::{AVec, ConstAlign};
-
+use crate::list::{Class, List, Queue};
 use crate::place::Place;
 
 /// No slot.
@@ -23,15 +22,15 @@ pub(crate) const ITEMS_MAX: usize = (u32::MAX >> 1) as usize - 1;
 const PAGE_SLOTS: usize = 1 << PAGE_SHIFT;
 const PAGE_SHIFT: u32 = 8;
 
-/// Pages begin with a cache line, so that a node of one line's size lies in one.
-const LINE_BYTES: usize = 64;
-
-type Page<T> = AVec<Node<T>, ConstAlign<LINE_BYTES>>;
-
-/// All full but the last one, which is never empty; behind it may stand one empty page, so that an
-/// item that comes and goes does not make and free a page each time.
+/// Begins with a cache line, so that a node of one line's size lies in one.
 #[derive(Debug)]
-struct Pages<T>(Vec<Page<T>>);
+#[repr(align(64))]
+struct Page<T>([Node<T>; PAGE_SLOTS]);
+
+/// All in use but the last one, which is never empty; behind it may stand one empty page, so that
+/// an item that comes and goes does not make and free a page each time.
+#[derive(Debug)]
+struct Pages<T>(Vec<Box<Page<T>>>);
 
 /// Holes that are left open: this part of the items, and a page.
 const HOLES_SHARE: usize = 64;
@@ -52,30 +51,37 @@ pub(crate) trait Item {
 struct Node<T> {
     /// `None` in a hole.
     item: Option<T>,
-    /// Towards the head: the next older item.
+    /// Towards the head: the next older item, or the hole below on the stack.
     prev: u32,
-    /// Towards the tail: the next younger item.
+    /// Towards the tail: the next younger item, or the hole above on the stack.
     next: u32,
 }
 
 /// Ends and sums of one list. The head is the oldest item.
 #[derive(Debug, Clone, Copy)]
-struct Ends {
+pub(crate) struct Ends {
     head: u32,
     tail: u32,
-    items: u64,
-    bytes: u64,
+    pub items: u64,
+    /// Sum of the weights of the items.
+    pub weight: u64,
     /// The oldest item that has not been offered.
     marker: u32,
     /// Sum of bytes of the items before the marker.
     offered_bytes: u64,
 }
 
-const EMPTY: Ends =
-    Ends { head: NIL, tail: NIL, items: 0, bytes: 0, marker: NIL, offered_bytes: 0 };
+/// A partition without items.
+const EMPTY: [Ends; Place::LISTS] =
+    [Ends { head: NIL, tail: NIL, items: 0, weight: 0, marker: NIL, offered_bytes: 0 };
+        Place::LISTS];
 
-/// The list of the holes; lists of items have the numbers of their places, from 1.
-const HOLES: usize = 0;
+/// The slots without an item, as a stack.
+#[derive(Debug, Clone, Copy)]
+struct Holes {
+    top: u32,
+    count: usize,
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -83,21 +89,29 @@ pub(crate) struct Slab<T> {
     pages: Pages<T>,
     /// Items and holes.
     slots: usize,
-    /// By number; a list that never held an item may be missing.
-    lists: Vec<Ends>,
+    holes: Holes,
+    /// What each item weighs besides its bytes.
+    header_bytes: u64,
+    /// Sum of the weights of all items.
+    weight: u64,
+    /// By partition; one that never held an item may be missing.
+    lists: Vec<[Ends; Place::LISTS]>,
 }
 
 impl<T: Item> Slab<T> {
     /// Memory per slot, bytes, but for at most two pages.
     pub const ITEM_BYTES: u64 = size_of::<Node<T>>() as u64;
 
-    pub fn new() -> Self {
-        Self { pages: Pages(Vec::new()), slots: 0, lists: vec![EMPTY; 1 + Place::LISTS] }
+    /// Of items that weigh `header_bytes` each besides their bytes.
+    pub fn new(header_bytes: u64) -> Self {
+        let (pages, holes) = (Pages(Vec::new()), Holes { top: NIL, count: 0 });
+        Self { pages, slots: 0, holes, header_bytes, weight: 0, lists: vec![EMPTY] }
     }
 
     /// Number of items.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.slots - self.lists[HOLES].items as usize
+        self.slots - self.holes.count
     }
 
     /// One more than the largest slot in use.
@@ -105,17 +119,45 @@ impl<T: Item> Slab<T> {
         self.slots
     }
 
+    /// Sum of the weights of all items.
+    #[inline]
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// Ends and sums of a partition's lists, by [`List::place_number`].
+    #[inline]
+    pub fn lists(&self, partition: usize) -> &[Ends; Place::LISTS] {
+        self.lists.get(partition).unwrap_or(&EMPTY)
+    }
+
+    /// Sum of the weights on the lists of a class.
+    #[inline]
+    pub fn class_weight(&self, partition: usize, class: Class) -> u64 {
+        let lists = self.lists(partition);
+        let of = |queue| &lists[List::new(class, queue).place_number()];
+        of(Queue::Mru).weight + of(Queue::Mfu).weight + of(Queue::Uncached).weight
+    }
+
     /// Number of items on a list.
+    #[inline]
     pub fn items(&self, place: Place) -> u64 {
         self.ends(place).items
     }
 
+    /// Sum of the weights on a list.
+    #[inline]
+    pub fn weight_of(&self, place: Place) -> u64 {
+        self.ends(place).weight
+    }
+
     /// Sum of bytes on a list.
     pub fn bytes(&self, place: Place) -> u64 {
-        self.ends(place).bytes
+        self.ends(place).weight - self.ends(place).items * self.header_bytes
     }
 
     /// Sum of bytes of the items on a list that have been offered.
+    #[inline]
     pub fn offered_bytes(&self, place: Place) -> u64 {
         self.ends(place).offered_bytes
     }
@@ -126,6 +168,7 @@ impl<T: Item> Slab<T> {
     }
 
     /// The oldest slot on a list.
+    #[inline]
     pub fn head(&self, place: Place) -> Option<u32> {
         some(self.ends(place).head)
     }
@@ -139,23 +182,17 @@ impl<T: Item> Slab<T> {
     /// The item in `slot`, which must hold one.
     #[inline]
     pub fn get(&self, slot: u32) -> &T {
-        match &self.pages.node(slot).item {
-            Some(item) => item,
-            None => panic!("slot {slot} is a hole"),
-        }
+        self.pages.item(slot)
     }
 
     /// The item in `slot`, if it holds one.
     pub fn occupant(&self, slot: u32) -> Option<&T> {
-        self.pages
-            .0
-            .get((slot >> PAGE_SHIFT) as usize)?
-            .get(slot as usize % PAGE_SLOTS)?
-            .item
-            .as_ref()
+        let page = self.pages.0.get((slot >> PAGE_SHIFT) as usize)?;
+        page.0[slot as usize % PAGE_SLOTS].item.as_ref()
     }
 
     /// Changes an item; sums follow its bytes. Its list must stay.
+    #[inline]
     pub fn update<R>(&mut self, slot: u32, change: impl FnOnce(&mut T) -> R) -> R {
         let Some(item) = &mut self.pages.node_mut(slot).item else {
             panic!("slot {slot} is a hole")
@@ -164,8 +201,9 @@ impl<T: Item> Slab<T> {
         let result = change(item);
         let after = item.bytes();
         if after != before {
-            let ends = &mut self.lists[place.number()];
-            ends.bytes = ends.bytes - before + after;
+            self.weight = self.weight - before + after;
+            let ends = ends_mut(&mut self.lists, place);
+            ends.weight = ends.weight - before + after;
             if place.offered() {
                 ends.offered_bytes = ends.offered_bytes - before + after;
             }
@@ -174,37 +212,67 @@ impl<T: Item> Slab<T> {
     }
 
     /// Puts an item at the young end of its list, where it has not been offered.
+    #[inline]
     pub fn push(&mut self, mut item: T) -> u32 {
         let (place, bytes) = (item.place().with_offered(false), item.bytes());
         item.set_place(place);
-        let slot = match some(self.lists[HOLES].tail) {
+        let slot = match some(self.holes.top) {
             Some(hole) => {
-                self.unlink(HOLES, hole, 0, false);
-                self.pages.node_mut(hole).item = Some(item);
+                self.close(hole);
                 hole
             }
-            None => self.append(item),
+            None => self.append(),
         };
-        self.link(place.number(), slot, bytes);
+        self.pages.node_mut(slot).item = Some(item);
+        self.weight += bytes + self.header_bytes;
+        self.link(place, slot, bytes);
         slot
     }
 
-    fn append(&mut self, item: T) -> u32 {
+    fn append(&mut self) -> u32 {
         assert!(self.slots < ITEMS_MAX, "slab is full");
         let slot = self.slots as u32;
-        self.pages.push(self.slots, Node { item: Some(item), prev: NIL, next: NIL });
         self.slots += 1;
+        self.pages.reach(slot);
         slot
     }
 
     /// Takes an item out. Call [`Slab::compact`] afterwards.
+    #[inline]
     pub fn remove(&mut self, slot: u32) -> T {
         let Some(item) = self.pages.node_mut(slot).item.take() else {
             panic!("slot {slot} is a hole")
         };
-        self.unlink(item.place().number(), slot, item.bytes(), item.place().offered());
-        self.link(HOLES, slot, 0);
+        self.weight -= item.bytes() + self.header_bytes;
+        self.unlink(item.place(), slot, item.bytes());
+        self.open(slot);
         item
+    }
+
+    /// Puts a hole on the stack.
+    #[inline]
+    fn open(&mut self, slot: u32) {
+        let below = std::mem::replace(&mut self.holes.top, slot);
+        self.holes.count += 1;
+        let node = self.pages.node_mut(slot);
+        (node.prev, node.next) = (below, NIL);
+        if below != NIL {
+            self.pages.node_mut(below).next = slot;
+        }
+    }
+
+    /// Takes a hole off the stack, wherever it is there.
+    #[inline]
+    fn close(&mut self, hole: u32) {
+        let (below, above) = self.pages.neighbours(hole);
+        self.holes.count -= 1;
+        match some(above) {
+            Some(above) => self.pages.node_mut(above).prev = below,
+            None => self.holes.top = below,
+        }
+        if below != NIL {
+            self.pages.node_mut(below).next = above;
+        }
     }
 
     /// Takes note that the oldest item of a list that was not offered now is, and returns its
@@ -216,7 +284,7 @@ impl<T: Item> Slab<T> {
         let Some(item) = &mut node.item else { panic!("slot {slot} is a hole") };
         item.set_place(place.with_offered(true));
         let bytes = item.bytes();
-        let ends = &mut self.lists[place.number()];
+        let ends = ends_mut(&mut self.lists, place);
         ends.marker = next;
         ends.offered_bytes += bytes;
         Some(slot)
@@ -224,19 +292,23 @@ impl<T: Item> Slab<T> {
 
     /// Moves one item into a hole, if there are too many holes. Returns its former and its present
     /// slot; to be called until it returns nothing.
+    #[inline]
     pub fn compact(&mut self) -> Option<(u32, u32)> {
+        if self.is_holey() { self.fill_hole() } else { None }
+    }
+
+    fn fill_hole(&mut self) -> Option<(u32, u32)> {
         while self.is_holey() {
             let last = self.slots as u32 - 1;
             if self.pages.node(last).item.is_none() {
-                self.unlink(HOLES, last, 0, false);
+                self.close(last);
                 self.cut();
                 continue;
             }
-            let hole = self.lists[HOLES].tail;
-            self.unlink(HOLES, hole, 0, false);
+            let hole = self.holes.top;
+            self.close(hole);
             *self.pages.node_mut(hole) = self.cut();
-            let list = self.get(hole).place().number();
-            let ends = &mut self.lists[list];
+            let ends = ends_mut(&mut self.lists, self.pages.item(hole).place());
             let (prev, next) = self.pages.neighbours(hole);
             self.pages.join(ends, prev, hole);
             self.pages.join(ends, hole, next);
@@ -251,58 +323,67 @@ impl<T: Item> Slab<T> {
     /// Whether there are too many holes.
     #[inline]
     fn is_holey(&self) -> bool {
-        self.lists[HOLES].items as usize > self.len() / HOLES_SHARE + PAGE_SLOTS
+        self.holes.count > self.len() / HOLES_SHARE + PAGE_SLOTS
     }
 
     /// Takes the last slot off.
     fn cut(&mut self) -> Node<T> {
         self.slots -= 1;
-        self.pages.pop(self.slots)
+        self.pages.cut(self.slots as u32)
     }
 
     /// Moves an item to the young end of a list, where it has not been offered.
+    #[inline]
     pub fn move_to(&mut self, slot: u32, place: Place) {
         let Some(item) = &mut self.pages.node_mut(slot).item else {
             panic!("slot {slot} is a hole")
         };
         let (from, bytes) = (item.place(), item.bytes());
         item.set_place(place.with_offered(false));
-        self.unlink(from.number(), slot, bytes, from.offered());
-        self.link(place.number(), slot, bytes);
+        self.unlink(from, slot, bytes);
+        self.link(place, slot, bytes);
     }
 
     #[inline]
     fn ends(&self, place: Place) -> &Ends {
-        self.lists.get(place.number()).unwrap_or(&EMPTY)
+        &self.lists(place.partition())[place.list_number()]
     }
 
     /// Puts a slot at the young end of a list.
-    fn link(&mut self, list: usize, slot: u32, bytes: u64) {
-        if list >= self.lists.len() {
-            self.lists.resize(list + 1, EMPTY);
+    #[inline]
+    fn link(&mut self, place: Place, slot: u32, bytes: u64) {
+        if place.partition() >= self.lists.len() {
+            self.add_lists(place);
         }
-        let ends = &mut self.lists[list];
-        match some(ends.tail) {
-            Some(tail) => self.pages.node_mut(tail).next = slot,
-            None => ends.head = slot,
-        }
-        let node = self.pages.node_mut(slot);
-        (node.prev, node.next) = (ends.tail, NIL);
-        ends.tail = slot;
+        let ends = ends_mut(&mut self.lists, place);
+        let older = std::mem::replace(&mut ends.tail, slot);
         ends.items += 1;
-        ends.bytes += bytes;
+        ends.weight += bytes + self.header_bytes;
         if ends.marker == NIL {
             ends.marker = slot;
         }
+        match some(older) {
+            Some(older) => self.pages.node_mut(older).next = slot,
+            None => ends.head = slot,
+        }
+        let node = self.pages.node_mut(slot);
+        (node.prev, node.next) = (older, NIL);
     }
 
-    fn unlink(&mut self, list: usize, slot: u32, bytes: u64, offered: bool) {
+    #[cold]
+    fn add_lists(&mut self, place: Place) {
+        self.lists.resize(place.partition() + 1, EMPTY);
+    }
+
+    /// Takes a slot off the list on which it stands.
+    #[inline]
+    fn unlink(&mut self, place: Place, slot: u32, bytes: u64) {
         let (prev, next) = self.pages.neighbours(slot);
-        let ends = &mut self.lists[list];
+        let ends = ends_mut(&mut self.lists, place);
         self.pages.join(ends, prev, next);
         ends.items -= 1;
-        ends.bytes -= bytes;
-        if offered {
+        ends.weight -= bytes + self.header_bytes;
+        if place.offered() {
             ends.offered_bytes -= bytes;
         } else if ends.marker == slot {
             ends.marker = next;
@@ -311,58 +392,74 @@ impl<T: Item> Slab<T> {
 
     /// Recounts links and sums.
     pub fn validate(&self) -> Result<(), String> {
-        let mut linked = 0;
-        for (number, &ends) in self.lists.iter().enumerate() {
+        let mut linked = self.validate_holes()?;
+        for (number, &ends) in self.lists.as_flattened().iter().enumerate() {
             linked += self.validate_list(number, ends).map_err(|why| format!("{number}: {why}"))?;
         }
-        if linked != self.slots {
-            return Err(format!("{linked} on lists, {} slots", self.slots));
+        let weight: u64 = self.lists.as_flattened().iter().map(|ends| ends.weight).sum();
+        if linked != self.slots || weight != self.weight {
+            let noted = (self.slots, self.weight);
+            return Err(format!("{linked} on lists weigh {weight}, noted {noted:?}"));
         }
-        let holes = self.lists[HOLES].items as usize;
-        if self.is_holey() {
-            return Err(format!("{holes} holes, {} items", self.len()));
+        let (pages, needed) = (self.pages.0.len(), self.slots.div_ceil(PAGE_SLOTS));
+        if !(needed..=needed + 1).contains(&pages) {
+            return Err(format!("{pages} pages for {} slots", self.slots));
         }
-        let (pages, needed) = (&self.pages.0, self.slots.div_ceil(PAGE_SLOTS));
-        if !(needed..=needed + 1).contains(&pages.len()) {
-            return Err(format!("{} pages for {} slots", pages.len(), self.slots));
+        let behind = self.slots..pages * PAGE_SLOTS;
+        match behind.into_iter().find(|&slot| self.occupant(slot as u32).is_some()) {
+            Some(slot) => Err(format!("slot {slot} behind the last holds an item")),
+            None => Ok(()),
         }
-        for (number, page) in pages.iter().enumerate() {
-            let slots = (self.slots - (number * PAGE_SLOTS).min(self.slots)).min(PAGE_SLOTS);
-            if page.len() != slots || page.capacity() != PAGE_SLOTS {
-                return Err(format!("page {number}: {} of {} slots", page.len(), page.capacity()));
+    }
+
+    /// Follows the stack of holes; returns how many there are.
+    fn validate_holes(&self) -> Result<usize, String> {
+        let (mut count, mut above, mut slot) = (0, NIL, self.holes.top);
+        while let Some(at) = some(slot) {
+            if at as usize >= self.slots || count > self.slots {
+                return Err(format!("bad hole {at}"));
             }
+            let node = self.pages.node(at);
+            if node.item.is_some() || node.next != above {
+                return Err(format!("slot {at} is no hole or has a wrong link"));
+            }
+            count += 1;
+            (above, slot) = (at, node.prev);
         }
-        Ok(())
+        if count != self.holes.count || self.is_holey() {
+            return Err(format!("{:?}, found {count}, {} items", self.holes, self.len()));
+        }
+        Ok(count)
     }
 
     /// Follows one list; returns how many slots stand on it.
     fn validate_list(&self, number: usize, ends: Ends) -> Result<usize, String> {
-        let (mut items, mut bytes, mut prev, mut slot) = (0, 0, NIL, ends.head);
+        let (mut items, mut weight, mut prev, mut slot) = (0, 0, NIL, ends.head);
         let (mut marker, mut offered_bytes) = (NIL, 0);
         while let Some(at) = some(slot) {
             if at as usize >= self.slots {
                 return Err(format!("bad link {at}"));
             }
             let node = self.pages.node(at);
-            let list = node.item.as_ref().map_or(HOLES, |item| item.place().number());
-            if node.prev != prev || list != number {
+            let Some(item) = &node.item else { return Err(format!("slot {at} is a hole")) };
+            if node.prev != prev || item.place().number() != number {
                 return Err(format!("slot {at} has a wrong back link or list"));
             }
             items += 1;
-            bytes += node.item.as_ref().map_or(0, Item::bytes);
-            match node.item.as_ref().filter(|item| item.place().offered()) {
-                Some(_) if marker != NIL => return Err(format!("slot {at} was offered too early")),
-                Some(item) => offered_bytes += item.bytes(),
-                None if marker == NIL => marker = at,
-                None => {}
+            weight += item.bytes() + self.header_bytes;
+            match item.place().offered() {
+                true if marker != NIL => return Err(format!("slot {at} was offered too early")),
+                true => offered_bytes += item.bytes(),
+                false if marker == NIL => marker = at,
+                false => {}
             }
             if items > self.slots as u64 {
                 return Err("the links run in a circle".to_string());
             }
             (prev, slot) = (at, node.next);
         }
-        if (ends.tail, ends.items, ends.bytes) != (prev, items, bytes) {
-            return Err(format!("noted {ends:?}, found {items} items of {bytes} bytes"));
+        if (ends.tail, ends.items, ends.weight) != (prev, items, weight) {
+            return Err(format!("noted {ends:?}, found {items} items that weigh {weight}"));
         }
         if (ends.marker, ends.offered_bytes) != (marker, offered_bytes) {
             return Err(format!("noted {ends:?}, found {offered_bytes} bytes before {marker}"));
@@ -371,15 +468,27 @@ impl<T: Item> Slab<T> {
     }
 }
 
+impl<T> Node<T> {
+    const HOLE: Self = Self { item: None, prev: NIL, next: NIL };
+}
+
 impl<T> Pages<T> {
     #[inline]
     fn node(&self, slot: u32) -> &Node<T> {
-        &self.0[(slot >> PAGE_SHIFT) as usize][slot as usize % PAGE_SLOTS]
+        &self.0[(slot >> PAGE_SHIFT) as usize].0[slot as usize % PAGE_SLOTS]
     }
 
     #[inline]
     fn node_mut(&mut self, slot: u32) -> &mut Node<T> {
-        &mut self.0[(slot >> PAGE_SHIFT) as usize][slot as usize % PAGE_SLOTS]
+        &mut self.0[(slot >> PAGE_SHIFT) as usize].0[slot as usize % PAGE_SLOTS]
+    }
+
+    #[inline]
+    fn item(&self, slot: u32) -> &T {
+        match &self.node(slot).item {
+            Some(item) => item,
+            None => panic!("slot {slot} is a hole"),
+        }
     }
 
     /// The next older and the next younger slot; `NIL` at a list's end.
@@ -402,22 +511,25 @@ impl<T> Pages<T> {
         }
     }
 
-    /// Puts a node behind the last one.
-    fn push(&mut self, slots: usize, node: Node<T>) {
-        let page = slots >> PAGE_SHIFT;
-        if page == self.0.len() {
-            self.0.push(Page::with_capacity(0, PAGE_SLOTS));
+    /// Sees to it that there is a page for `slot`, which is at most one behind the last.
+    fn reach(&mut self, slot: u32) {
+        if (slot >> PAGE_SHIFT) as usize == self.0.len() {
+            self.0.push(Box::new(Page([const { Node::HOLE }; PAGE_SLOTS])));
         }
-        self.0[page].push(node);
     }
 
-    /// Takes the last node off and leaves `slots`.
-    fn pop(&mut self, slots: usize) -> Node<T> {
-        let page = slots >> PAGE_SHIFT;
-        let Some(node) = self.0[page].pop() else { panic!("page {page} has no last slot") };
-        self.0.truncate(page + 1);
+    /// Takes the node in `slot` off, which is the last one.
+    fn cut(&mut self, slot: u32) -> Node<T> {
+        let node = std::mem::replace(self.node_mut(slot), Node::HOLE);
+        self.0.truncate((slot >> PAGE_SHIFT) as usize + 1);
         node
     }
+}
+
+/// A list on which something stood before.
+#[inline]
+fn ends_mut(lists: &mut [[Ends; Place::LISTS]], place: Place) -> &mut Ends {
+    &mut lists[place.partition()][place.list_number()]
 }
 
 #[inline]
@@ -428,7 +540,6 @@ const fn some(slot: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::list::{Class, List, Queue};
 
     struct Thing(Place, u64);
 
@@ -456,7 +567,7 @@ mod tests {
 
     #[test]
     fn the_next_item_fills_the_hole_and_the_order_stays() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::new(0);
         for bytes in 1..=4 {
             slab.push(Thing(MRU, bytes));
         }
@@ -475,7 +586,7 @@ mod tests {
 
     #[test]
     fn the_marker_follows_what_leaves_and_what_comes() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::new(0);
         let offered = |slab: &mut Slab<Thing>| {
             let slot = slab.offer(MRU);
             slab.validate().unwrap();
@@ -503,7 +614,7 @@ mod tests {
 
     #[test]
     fn memory_follows_the_items_down() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::new(7);
         for bytes in 0..10_000 {
             slab.push(Thing(MRU, bytes));
         }

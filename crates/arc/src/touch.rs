@@ -49,6 +49,7 @@ impl Touch {
     }
 
     /// The next touch is another one, however soon it comes.
+    #[inline]
     pub fn apart(self) -> Self {
         Self(AtomicU64::new(self.0.load(Relaxed) | APART))
     }

@@ -120,6 +120,36 @@ fn an_endless_scan_that_is_read_ahead_leaves_the_hot_set_alone() {
     assert!(hits[0] > 0 && f64::from(hits[1]) >= 0.98 * f64::from(hits[0]));
 }
 
+/// The same when much more is read ahead than MRU's share: nothing goes before it is read, nor
+/// does the scan take the place of what is used, be its records as large as those or larger.
+#[test]
+fn a_scan_that_is_read_far_ahead_leaves_the_hot_set_alone() {
+    const AHEAD: u64 = 64;
+    for pages in [1, 8] {
+        let mut load = Load::new(Options { policy: PolicyKind::Auto, ..unit_pages(1024) });
+        let scanned = Charge { bytes: pages * DEMAND.bytes, ..DEMAND };
+        let ahead = Charge { kind: Kind::Prefetch, ..scanned };
+        for _ in 0..20_000 {
+            let key = load.random(320);
+            load.read(key, DEMAND);
+        }
+        let mut hits = [0, 0];
+        let steps = 20_000 / pages;
+        for step in 0..steps {
+            let key = load.random(320);
+            hits[0] += u64::from(load.read(key, DEMAND));
+            load.read(1_000_000 + step + AHEAD / pages, ahead);
+            if step >= AHEAD / pages {
+                hits[1] += u64::from(load.read(1_000_000 + step, scanned));
+            }
+        }
+        load.policy.validate().unwrap();
+        println!("{pages} pages: {hits:?} hits of {steps} on the hot set and the scan");
+        assert!(hits[0] * 100 >= steps * 98, "hot set, {pages} pages");
+        assert!(hits[1] * 100 >= steps * 98, "scan, {pages} pages");
+    }
+}
+
 #[test]
 fn a_hot_set_that_comes_up_during_a_scan_is_kept() {
     // Five records of the scan for each read of the hot set: LRU keeps less than half of it.

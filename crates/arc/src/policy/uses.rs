@@ -41,6 +41,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     }
 
     /// Somebody asked for a record that is not there.
+    #[inline]
     pub(super) fn note_miss(&self, hash: u64, charge: &Charge, now: Duration) {
         let partition = self.tenants.partition(charge.tenant);
         if let Behaviour::Tuned(tuner) = &self.partitions.get(partition).behaviour
@@ -53,6 +54,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     }
 
     /// The queue that a record has earned which comes back while its ghost stands in `slot`.
+    #[inline]
     pub(super) fn earned(&mut self, slot: u32, charge: &Charge) -> Queue {
         let ghost = self.directory.ghosts().get(slot).ghost();
         let demand = charge.kind == Kind::Demand;
@@ -80,6 +82,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     ///
     /// While there is room, a tuned partition fills MFU: whatever comes first is as good as
     /// anything, and MRU is too small to hold it until it is used again.
+    #[inline]
     pub(super) fn first_queue(&self, partition: usize, charge: &Charge, evicted: Evicted) -> Queue {
         if charge.kind == Kind::Passing {
             return Queue::Uncached;
@@ -87,7 +90,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         let own = self.partitions.get(partition);
         let Some(setting) = own.behaviour.setting() else { return Queue::Mru };
         let mfu = List::new(charge.class, Queue::Mfu);
-        let filled = own.records[mfu.index()] as f64;
+        let filled = self.list_weight(Place::new(partition, mfu)) as f64;
         let room = self.share(partition, charge.class) as f64;
         let fills = charge.kind == Kind::Demand && evicted.records == 0;
         if fills && filled < (1.0 - setting.mru()) * room { Queue::Mfu } else { Queue::Mru }
