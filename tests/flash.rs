@@ -195,6 +195,35 @@ fn devices_come_and_go_while_the_pool_runs() {
 }
 
 #[test]
+fn a_device_whose_file_is_gone_is_told_of_and_leaves_the_others_warm() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let cache = cache_file(directory.path());
+    let (mut mount, contents) = with_data(&cache);
+    let second = directory.path().join("second");
+    let program = mount.warmfront().program(["pool", "add", "slow", "cache"]);
+    program.arg(format!("{}:64M", second.display())).run().success();
+    feed_all(&mount, &contents);
+    let is_gone = |at: usize| mount.status()["caches"][at]["is_gone"].as_bool();
+    assert_eq!((is_gone(0), is_gone(1)), (Some(false), Some(false)));
+    fs::remove_file(&second).expect("it can be");
+    assert_eq!((is_gone(0), is_gone(1)), (Some(false), Some(true)));
+    let told = mount.warmfront().run(["status", mount.path().to_str().expect("text")]);
+    assert!(told.contains("second has been removed or replaced"), "{told}");
+    read_all(&mount, &contents);
+    // What somebody else has put there is not the pool's to wipe.
+    fs::write(&second, "another's").expect("written");
+    let program = mount.warmfront().program(["pool", "remove", "slow", "cache"]);
+    program.arg(&second).run().success();
+    assert_eq!(fs::read_to_string(&second).expect("it is there"), "another's");
+    read_all(&mount, &contents);
+    mount.kill();
+    mount.restart(&words(&cache));
+    assert_eq!(mount.status()["caches"][0]["note"], "it is warm");
+    mount.unmount();
+}
+
+#[test]
 fn settings_keep_cache_devices() {
     require!(Requirement::Fuse);
     let directory = test_directory();

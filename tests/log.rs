@@ -219,8 +219,14 @@ fn a_log_is_looked_at_replayed_and_given_up_by_hand() {
     require!(Requirement::Fuse);
     let (mut mount, log) = with_log();
     write(&mount.join("file"), "contents");
-    let in_use = mount.warmfront().program(["log", "show", &log]);
-    in_use.run().fails_with(1, &["is mounted and uses its log"]);
+    // While it is in use it can be looked at, by its path and by its pool.
+    let pool = mount.status()["pool"].as_str().expect("a name").to_string();
+    let mountpoint = mount.path().to_str().expect("text").to_string();
+    for target in [&log, &pool, &mountpoint] {
+        let shown = mount.warmfront().run(["log", "show", target]);
+        assert!(shown.contains("create \"file\""), "{shown}");
+        assert!(shown.contains(&format!("pool `{pool}` is mounted and writes to the log")));
+    }
     let in_use = mount.warmfront().program(["log", "replay", &log]);
     in_use.run().fails_with(1, &["is mounted and uses its log"]);
     mount.kill();
@@ -256,6 +262,72 @@ fn a_log_is_looked_at_replayed_and_given_up_by_hand() {
     assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "");
     let nothing = mount.warmfront().program(["log", "show", "nowhere"]);
     nothing.run().fails_with(1, &["`nowhere` is no pool with a log device"]);
+}
+
+/// The log of a pool is given up by hand though it is lost; what lies in its place stays.
+#[test]
+fn a_lost_log_is_given_up_by_hand() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    for replacement in [None, Some("another program's")] {
+        write(&mount.join("file"), "contents");
+        mount.kill();
+        mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+        fs::remove_file(&log).expect("it was there");
+        if let Some(contents) = replacement {
+            fs::write(&log, contents.repeat(2 << 20)).expect("written");
+        }
+        try_mount(&mount, &[]).fails_with(1, &["is not named now"]);
+        let told = mount.warmfront().run(["log", "discard", &log]);
+        let words = replacement.map_or("is not there", |_| "of another program");
+        assert!(told.contains(words) && told.contains("look after what was written"), "{told}");
+        if let Some(contents) = replacement {
+            let found = fs::read(&log).expect("it is there");
+            assert_eq!(found, contents.repeat(2 << 20).into_bytes(), "it is not touched");
+            fs::remove_file(&log).expect("it was there");
+        }
+        let device = format!("{log}:32M");
+        restart(&mut mount, &["--log", &device]);
+    }
+    let again = mount.warmfront().program(["log", "discard", &log]);
+    again.run().fails_with(1, &["is mounted and uses its log"]);
+    mount.unmount();
+    let nothing = mount.warmfront().run(["log", "discard", &log]);
+    assert!(nothing.contains("0 records"), "{nothing}");
+}
+
+/// That the file of a log is removed while it is in use is told, with what to do.
+#[test]
+fn a_log_that_goes_while_it_is_in_use_is_told() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    write(&mount.join("file"), "contents");
+    let said = |mount: &Mount, word: &str| {
+        let status = mount.run(&["status"]);
+        let doctor = mount.warmfront().program(["doctor"]).arg(mount.path()).run().stdout;
+        assert_eq!(status.contains("IS GONE"), !word.is_empty(), "{status}");
+        for told in [status, doctor] {
+            assert_eq!(told.contains("pool remove"), !word.is_empty(), "{told}");
+            assert!(told.contains(word), "{told}");
+        }
+    };
+    said(&mount, "");
+    fs::remove_file(&log).expect("it was there");
+    said(&mount, "has been removed");
+    fs::write(&log, "somebody else's").expect("written");
+    said(&mount, "has been replaced");
+    // What the words say helps, and does not touch what is not ours.
+    let pool = mount.status()["pool"].as_str().expect("a name").to_string();
+    mount.warmfront().run(["pool", "remove", &pool, "log", &log]);
+    assert_eq!(fs::read_to_string(&log).expect("it is there"), "somebody else's");
+    let other = format!("{log}.other");
+    mount.warmfront().run(["pool", "add", &pool, "log", &format!("{other}:32M")]);
+    said(&mount, "");
+    write(&mount.join("file"), "later contents");
+    mount.kill();
+    lose(&mount.origin().join("file"));
+    restart(&mut mount, &["--log", &other]);
+    assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "later contents");
 }
 
 #[test]

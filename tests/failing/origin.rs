@@ -243,6 +243,59 @@ fn writers_wait_for_an_origin_that_fails() {
     assert!(fs::read(disk.path().join("file")).expect("it is there") == new);
 }
 
+/// Who waits for room can be interrupted, and does not keep others from what is cached; what he was
+/// told is taken comes to the origin.
+#[test]
+fn writers_that_wait_can_be_ended() {
+    require!(Requirement::Fuse);
+    let disk = FaultyDisk::new();
+    let builder = Mount::builder().argument("--arc-max=24M").property("failmode", "wait");
+    let mut mount = builder.origin(disk.path()).start();
+    disk.faults().fail_next_of(u64::MAX, Errno::IO, changes_contents);
+    let _calm = Calm(&disk);
+    let copies = |name: &str, program: &[&str]| {
+        let file = File::create(mount.join(name)).expect("it can be made");
+        let mut command = std::process::Command::new(program[0]);
+        command.args(&program[1..]).stdout(file).stderr(std::process::Stdio::null());
+        command.spawn().expect("it starts")
+    };
+    // One dies of the signal; the other one catches it, and goes on as its call returns.
+    let zeros = ["dd", "if=/dev/zero", "bs=100k"];
+    let mut killed = copies("killed", &["cat", "/dev/zero"]);
+    let mut asked = copies("asked", &zeros);
+    let is_full = || {
+        let writes = &mount.status()["writes"];
+        let bytes = |name: &str| writes[name].as_u64().expect("a number");
+        bytes("dirty_bytes") + MIB as u64 > bytes("dirty_bytes_max")
+    };
+    assert!(wait_until(PATIENCE, is_full), "{:#}", mount.status()["writes"]);
+    std::thread::sleep(Duration::from_secs(1));
+    for (name, child) in [("killed", &mut killed), ("asked", &mut asked)] {
+        assert!(child.try_wait().expect("asked").is_none(), "{name} waits for room");
+        let mut byte = [1];
+        let reading = File::open(mount.join(name)).expect("it opens");
+        assert_eq!(reading.read_at(&mut byte, 0).expect("RAM has it"), 1);
+        assert_eq!(byte, [0]);
+    }
+    use rustix::process::{Pid, Signal, kill_process};
+    kill_process(Pid::from_child(&killed), Signal::KILL).expect("signalled");
+    kill_process(Pid::from_child(&asked), Signal::INT).expect("signalled");
+    for (name, child) in [("killed", &mut killed), ("asked", &mut asked)] {
+        let has_ended = || child.try_wait().expect("asked").is_some();
+        assert!(wait_until(PATIENCE, has_ended), "{name} ends");
+    }
+    let lengths = ["killed", "asked"]
+        .map(|name| fs::metadata(mount.join(name)).expect("it is there").len() as usize);
+    assert!(lengths.iter().all(|length| *length > 0), "{lengths:?}");
+    disk.faults().clear();
+    all_is_there(&mount);
+    mount.unmount();
+    for (name, length) in ["killed", "asked"].into_iter().zip(lengths) {
+        let kept = fs::read(disk.path().join(name)).expect("it is there");
+        assert!(kept.len() == length && kept.iter().all(|byte| *byte == 0), "{name}");
+    }
+}
+
 /// With `failmode=continue` he is told why.
 #[test]
 fn writers_are_told_of_an_origin_that_fails() {

@@ -165,7 +165,7 @@ pub(crate) enum Command {
     },
     /// Set the ceiling of a mounted pool, and wait until memory has been given back
     SetArcMax {
-        /// What it never shrinks below when others need memory: bytes or a share
+        /// What it never shrinks below when others need memory: bytes or a share [as it was]
         #[arg(long, value_name = "SIZE|PERCENT", allow_hyphen_values = true)]
         arc_min: Option<String>,
         /// JSON: for programs
@@ -473,10 +473,13 @@ pub(crate) struct ExperimentArguments {
     /// CSV: for programs
     #[arg(long)]
     pub(crate) csv: bool,
+    /// Markdown: what docs/experiments.md is made of
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) markdown: bool,
     /// Write one HTML page with figures, pictures and what they mean
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Which, as `warmfront lab list` shows them
+    /// Which, as `warmfront lab list` shows them, or a TOML file with one of your own
     #[arg(required_unless_present = "all", value_name = "NAME")]
     pub(crate) names: Vec<String>,
 }
@@ -500,7 +503,7 @@ pub(crate) struct PoliciesArguments {
     )]
     pub(crate) policies: String,
     /// Shares of the distinct blocks or bytes (5%), bytes (512M) or blocks (1000b)
-    #[arg(long, value_name = "SIZES", default_value = "1%,5%,10%,25%")]
+    #[arg(long, value_name = "SIZES", default_value = "1%,5%,10%,25%", allow_hyphen_values = true)]
     pub(crate) sizes: String,
     /// Pay headers, ghosts and index out of the size; blocks are records of 4 KiB
     #[arg(long)]
@@ -531,10 +534,20 @@ pub(crate) struct SizeArguments {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
     /// Sizes of RAM, separated by commas: shares of the data (5%), bytes (512M) or blocks (1000b)
-    #[arg(long, value_name = "SIZES", default_value = "1%,2%,5%,10%,20%,50%,100%")]
+    #[arg(
+        long,
+        value_name = "SIZES",
+        default_value = "1%,2%,5%,10%,20%,50%,100%",
+        allow_hyphen_values = true
+    )]
     pub(crate) ram: String,
     /// Sizes of flash, in the same way; none is without
-    #[arg(long, value_name = "SIZES", default_value = "none,10%,20%,50%,100%,150%")]
+    #[arg(
+        long,
+        value_name = "SIZES",
+        default_value = "none,10%,20%,50%,100%,150%",
+        allow_hyphen_values = true
+    )]
     pub(crate) flash: String,
     /// Models of flash, separated by commas
     #[arg(long, value_name = "NAMES", default_value = "nvme")]
@@ -543,25 +556,25 @@ pub(crate) struct SizeArguments {
     #[arg(long, value_name = "NAME", default_value = "nearline-7200")]
     pub(crate) disk: String,
     /// Numbers of disks, separated by commas
-    #[arg(long, value_name = "NUMBERS", default_value = "1")]
+    #[arg(long, value_name = "NUMBERS", default_value = "1", allow_hyphen_values = true)]
     pub(crate) disks: String,
     /// Policies of RAM: lru, arc or auto
     #[arg(long, value_name = "POLICIES", default_value = "auto")]
     pub(crate) policies: String,
     /// Record sizes, separated by commas; the blocks of the trace, but at least 4K, without
-    #[arg(long, value_name = "SIZES")]
+    #[arg(long, value_name = "SIZES", allow_hyphen_values = true)]
     pub(crate) records: Option<String>,
     /// Requests a second; without it one comes after the other
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     pub(crate) rate: Option<String>,
     /// Find the cheapest that responds within so much on average, such as 2ms
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) response: Option<String>,
     /// Find the quickest, or the cheapest that responds in time, for so much money at most
-    #[arg(long, value_name = "MONEY")]
+    #[arg(long, value_name = "MONEY", allow_hyphen_values = true)]
     pub(crate) budget: Option<String>,
     /// Simulate this share of the data; without it, as much as takes seconds
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     pub(crate) sample: Option<String>,
     /// TOML with prices, instead of those that come with the lab
     #[arg(long, value_name = "FILE")]

@@ -26,13 +26,14 @@ impl Draining {
         self.most_bytes = self.most_bytes.max(undone.waiting_bytes);
         let most = self.most_bytes;
         let bar = self.bar.get_or_insert_with(|| {
-            let style = "to the origin {wide_bar} {bytes} of {total_bytes} {msg}";
+            let style = "to the origin {wide_bar} {bytes} of {total_bytes}, {eta} left {msg}";
             let style = ProgressStyle::with_template(style).expect("a template that is right");
             ProgressBar::new(most).with_style(style)
         });
         bar.set_length(most);
         bar.set_position(most - undone.waiting_bytes);
-        bar.set_message(undone.failing.clone().unwrap_or_default());
+        let waits = |why: &String| format!("(it waits: {why})");
+        bar.set_message(undone.failing.as_ref().map_or(String::new(), waits));
         match self.interrupt.is_set() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

@@ -140,13 +140,26 @@ impl DevicePath {
     /// Opens the file or block device, or makes the file. One that could not be made as it should
     /// be is not left.
     pub(crate) fn open(&self, role: DeviceRole) -> Result<FileDevice, DeviceOpenError> {
+        let options = DeviceOptions { size_bytes: self.size_bytes, ..DeviceOptions::default() };
+        self.open_with(role, &options)
+    }
+
+    /// Opens it for looking at what lies there, though somebody uses it.
+    pub(crate) fn look(&self, role: DeviceRole) -> Result<FileDevice, DeviceOpenError> {
+        self.open_with(role, &DeviceOptions { looks_only: true, ..DeviceOptions::default() })
+    }
+
+    fn open_with(
+        &self,
+        role: DeviceRole,
+        options: &DeviceOptions,
+    ) -> Result<FileDevice, DeviceOpenError> {
         let path = self.path.clone();
         let was_there = path.exists();
-        if self.size_bytes.is_none() && !was_there {
+        if options.size_bytes.is_none() && !was_there {
             return Err(DeviceOpenError::Missing { role, path });
         }
-        let options = DeviceOptions { size_bytes: self.size_bytes, ..DeviceOptions::default() };
-        FileDevice::open(&path, &options).map_err(|error| {
+        FileDevice::open(&path, options).map_err(|error| {
             if !was_there {
                 self.unmake();
             }

@@ -39,10 +39,10 @@ pub enum ControlError {
     },
     /// The origin does not take what was written.
     #[error(
-        "{} files of pool `{pool}`, {} bytes, are not at the origin: {}{}\n\
+        "{} of {} of pool `{pool}` are not at the origin: {}{}\n\
          the mount stays and goes on trying; make the origin take them (space, permissions, \
          connection), or detach with `--lazy`, which leaves that to the daemon in the background",
-        .undone.dirty_files, .undone.dirty_bytes,
+        HumanSize(undone.waiting_bytes), files(.undone.dirty_files),
         .undone.failing.as_deref().unwrap_or("it is slow"), listed(&.undone.paths)
     )]
     Undone {
@@ -53,9 +53,9 @@ pub enum ControlError {
     },
     /// Nobody waits any more until the origin has what was written.
     #[error(
-        "stopped waiting: pool `{pool}` stays mounted and goes on writing, {} in {} files are not \
-         at the origin yet; the same command waits again", HumanSize(undone.dirty_bytes),
-        undone.dirty_files
+        "stopped waiting: pool `{pool}` stays mounted and goes on writing; {} of {} are not at the \
+         origin yet. The same command waits again", HumanSize(undone.waiting_bytes),
+        files(.undone.dirty_files)
     )]
     Left {
         /// The pool.
@@ -212,6 +212,10 @@ fn ambiguous(pools: &[String]) -> String {
             listed(pools)
         ),
     }
+}
+
+fn files(count: u64) -> String {
+    if count == 1 { "one file".to_string() } else { format!("{count} files") }
 }
 
 fn listed(pools: &[String]) -> String {

@@ -387,6 +387,8 @@ pub struct Status {
     pub no_promote_cgroups: Vec<PathBuf>,
     /// The log device.
     pub log_device: Option<String>,
+    /// Whether it is not where the next start will look for it.
+    pub is_log_missing: bool,
     /// The cache devices.
     pub caches: Vec<CacheStatus>,
     /// How well they fit the load.
@@ -558,6 +560,9 @@ pub struct CacheStatus {
     pub latency_us: u64,
     /// Reads go past the kernel's page cache, so that what is measured is the device.
     pub is_direct: bool,
+    /// Its path leads to something else, or nowhere: the next start does not find it.
+    #[serde(default)]
+    pub is_gone: bool,
     /// How often it was bypassed.
     pub bypasses: u64,
     /// Why it is bypassed now, if it is.
@@ -584,6 +589,8 @@ pub struct CacheBypass {
 pub struct CacheSlower {
     /// How long the origin was expected to take, microseconds.
     pub origin_us: u64,
+    /// And the device, with what else it had to do, microseconds.
+    pub device_us: u64,
     /// How long reads have gone to the origin, seconds.
     pub since_seconds: f64,
 }

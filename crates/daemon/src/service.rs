@@ -279,6 +279,17 @@ impl Service {
         }
         let Descriptor { pool, pid, origin, mountpoint, settings, log, .. } =
             self.descriptor.clone();
+        let log_device = self.desk.device();
+        let log_missing = log_device.as_ref().zip(self.desk.missing()).map(|(device, what)| {
+            let path = device.path.display();
+            format!(
+                "the log device {path} {what} while it is in use: a crash would lose what fsync \
+                 promised in the last seconds. Give the pool another one: `warmfront pool remove \
+                 {pool} log {path}`, then `warmfront pool add {pool} log PATH`"
+            )
+        });
+        let is_log_missing = log_missing.is_some();
+        warnings.extend(log_missing);
         Status {
             pool,
             pid,
@@ -299,7 +310,8 @@ impl Service {
             read_only: self.read_only,
             slow: self.slow.clone(),
             no_promote_cgroups: self.no_promote_cgroups.clone(),
-            log_device: self.desk.device().map(|device| device.to_string()),
+            log_device: log_device.map(|device| device.to_string()),
+            is_log_missing,
             caches,
             writes,
             restored,

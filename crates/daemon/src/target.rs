@@ -256,7 +256,10 @@ fn change_pool(
 }
 
 /// The daemon whose mount a path lies in, and the path relative to the pool's top.
-fn find_mount(paths: &Paths, path: &Path) -> Result<Option<(Client, PathBuf)>, ControlError> {
+pub(crate) fn find_mount(
+    paths: &Paths,
+    path: &Path,
+) -> Result<Option<(Client, PathBuf)>, ControlError> {
     let system = |error| ControlError::System { path: path.to_owned(), error };
     let absolute = std::path::absolute(path).map_err(system)?;
     let mounts = mounts().map_err(system)?;

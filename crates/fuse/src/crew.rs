@@ -1,4 +1,5 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -124,6 +125,13 @@ impl Crew {
         self.finished.wait_while(&mut state, |state| !state.finished);
     }
 
+    /// The same for no longer than `time`; `true` if it has ended.
+    pub(crate) fn wait_for(&self, time: Duration) -> bool {
+        let mut state = self.state.lock();
+        self.finished.wait_while_for(&mut state, |state| !state.finished, time);
+        state.finished
+    }
+
     /// Whether there are more threads than stay when there is nothing to do.
     pub(crate) fn is_large(&self) -> bool {
         self.threads() > self.crewing.idle_max
@@ -188,7 +196,9 @@ mod tests {
         assert!(!crew.leave());
         assert!(!crew.join(), "the mount has ended");
         assert!(crew.leave());
+        assert!(!crew.wait_for(Duration::from_millis(1)));
         crew.finish();
         crew.wait();
+        assert!(crew.wait_for(Duration::ZERO));
     }
 }

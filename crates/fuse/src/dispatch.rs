@@ -12,12 +12,14 @@ use crate::flags::{FSYNC_DATA_ONLY, GETATTR_FH};
 use crate::interrupt::Interrupts;
 use crate::reply::{ReadReply, Reply, attributes};
 use crate::request::{self, Operation};
+use crate::watch::{Desk, Watch};
 
 /// What is known about the session when a request comes.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) crew: Arc<Crew>,
     pub(crate) interrupts: Interrupts,
+    pub(crate) watch: Arc<Watch>,
     pub(crate) extended_setxattr: bool,
 }
 
@@ -26,6 +28,7 @@ pub(crate) struct Context {
 pub(crate) fn dispatch<F: Filesystem>(
     filesystem: &F,
     context: &Context,
+    desk: &Desk,
     device: BorrowedFd<'_>,
     bytes: &[u8],
     scratch: &mut Vec<u8>,
@@ -39,6 +42,11 @@ pub(crate) fn dispatch<F: Filesystem>(
     };
     let reply = Reply::new(device, header.unique, &context.crew);
     match request::operation(&header, bytes, context.extended_setxattr) {
+        Ok(operation) if operation.changes_nothing() => {
+            desk.during(header.unique, header.pid, || {
+                answer(filesystem, context, &header, operation, reply, scratch);
+            });
+        }
         Ok(operation) => answer(filesystem, context, &header, operation, reply, scratch),
         Err(error) => {
             tracing::error!(%error, "the kernel sent a malformed request");
@@ -67,7 +75,14 @@ fn answer<F: Filesystem>(
         Operation::Read(arguments) => {
             filesystem.read(call, &arguments, ReadReply::new(reply, arguments.size));
         }
-        Operation::Lookup { name } => reply.entry(filesystem.lookup(call, name)),
+        Operation::Lookup { name } => {
+            let found = filesystem.lookup(call, name);
+            let node = found.as_ref().map_or(0, |entry| entry.node);
+            if !reply.entry(found) && node != 0 {
+                // Nobody has heard of it, so nobody will give it back.
+                filesystem.forget(node, 1);
+            }
+        }
         Operation::Forget(ForgetIn { nlookup }) => {
             reply.none();
             filesystem.forget(call.node, nlookup);
@@ -109,7 +124,11 @@ fn answer<F: Filesystem>(
         Operation::Link { name, arguments } => {
             reply.entry(filesystem.link(call, arguments.oldnodeid, name));
         }
-        Operation::Open(arguments) => reply.opened(filesystem.open(call, &arguments)),
+        Operation::Open(arguments) => {
+            if let Some(unheard) = reply.opened(filesystem.open(call, &arguments)) {
+                let _ = filesystem.release(call, &unheard);
+            }
+        }
         Operation::Write { arguments, data } => {
             let written = filesystem.write(call, &arguments, data);
             reply.value(written.map(|size| WriteOut { size, padding: 0 }));
@@ -132,7 +151,11 @@ fn answer<F: Filesystem>(
         Operation::Flush(arguments) => reply.empty(filesystem.flush(call, &arguments)),
         // The handshake is over: a second one is not part of the protocol.
         Operation::Init { .. } => reply.error(Errno::IO),
-        Operation::Opendir(arguments) => reply.opened(filesystem.opendir(call, &arguments)),
+        Operation::Opendir(arguments) => {
+            if let Some(unheard) = reply.opened(filesystem.opendir(call, &arguments)) {
+                let _ = filesystem.releasedir(call, &unheard);
+            }
+        }
         Operation::Readdir(arguments) => {
             let mut buffer = DirectoryBuffer::new(scratch, arguments.size);
             let result = filesystem.readdir(call, &arguments, &mut buffer);
@@ -201,12 +224,16 @@ fn answer<F: Filesystem>(
 }
 
 impl Reply<'_> {
-    fn entry(self, result: Result<Entry>) {
-        self.value(result.map(|entry| entry.wire()));
+    /// Whether the kernel has taken it.
+    fn entry(self, result: Result<Entry>) -> bool {
+        self.taken(result.map(|entry| entry.wire()))
     }
 
-    fn opened(self, result: Result<Opened>) {
-        self.value(result.map(|opened| opened.wire()));
+    /// What is to be closed again, if the kernel has not heard that it is open.
+    fn opened(self, result: Result<Opened>) -> Option<ReleaseIn> {
+        let handle = result.as_ref().ok().map(|opened| opened.handle);
+        let is_taken = self.taken(result.map(|opened| opened.wire()));
+        handle.filter(|_| !is_taken).map(|fh| ReleaseIn { fh, ..ReleaseIn::default() })
     }
 
     fn created(self, result: Result<(Entry, Opened)>) {

@@ -15,14 +15,15 @@ use storage::{
     Allocation, Node, NodeKind, ObjectId, RenameFlags, SeekFrom, SetAttributes, XattrMode, block_on,
 };
 use warmfront::{
-    Attributed, EngineError, Found, Invalidation, KernelCache, OpenDirectory, OpenFile, Pool,
-    Reader,
+    Attributed, EngineError, Found, Invalidation, KernelCache, OpenDirectory, OpenFile, Patience,
+    Pool, Reader, Waiting,
 };
 
 use crate::abi::{
     Attr, CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, Kstatfs, LseekIn, MkdirIn, MknodIn,
     OpenIn, ROOT_ID, ReadIn, ReleaseIn, SetattrIn, Statx, StatxIn, WriteIn,
 };
+use crate::caller::{CallerState, caller_state};
 use crate::directory::{DirectoryBuffer, Name};
 use crate::errno::errno;
 use crate::filesystem::{Call, Entry, Filesystem, Kernel, Opened, Result, Settings};
@@ -57,6 +58,21 @@ pub struct Door {
     directories: Handles<Directory>,
     /// Whose reads do not count as use.
     passing: Option<PassingGroups>,
+}
+
+/// The thread that writes.
+struct Writer {
+    pid: u32,
+}
+
+impl Patience for Writer {
+    fn waiting(&self) -> Waiting {
+        match caller_state(self.pid) {
+            CallerState::Waits => Waiting::On,
+            CallerState::AskedToEnd => Waiting::ToEnd,
+            CallerState::Dying => Waiting::Nobody,
+        }
+    }
 }
 
 /// An open directory of the kernel's.
@@ -340,24 +356,26 @@ impl Filesystem for Door {
         }
     }
 
-    fn write(&self, _: &Call, arguments: &WriteIn, data: &[u8]) -> Result<u32> {
+    fn write(&self, call: &Call, arguments: &WriteIn, data: &[u8]) -> Result<u32> {
         let file = self.file(arguments.fh)?;
         let flags = WriteFlags::from_bits_retain(arguments.write_flags);
         if flags.contains(WriteFlags::KILL_SUIDGID) {
             self.clear_set_id(file.object(), Some(&file))?;
         }
         let appends = arguments.flags & open_flags::APPEND != 0;
+        let writer = Writer { pid: call.pid };
         // Pages of a mapping come back under any open handle; they know their place.
-        if appends && !flags.contains(WriteFlags::CACHE) {
-            wait(file.append(data))?;
+        let taken = if appends && !flags.contains(WriteFlags::CACHE) {
+            let landed = wait(file.append_for(&writer, data))?;
+            landed.end - landed.start
         } else {
-            wait(file.write(arguments.offset, data))?;
-        }
+            wait(file.write_for(&writer, arguments.offset, data))? as u64
+        };
         // The flags of the open file, and those of this call alone.
         if arguments.flags & (open_flags::SYNC | open_flags::DATA_SYNC) != 0 && !file.syncs() {
             wait(file.sync(arguments.flags & open_flags::SYNC == 0))?;
         }
-        u32::try_from(data.len()).map_err(|_| Errno::INVAL)
+        u32::try_from(taken).map_err(|_| Errno::INVAL)
     }
 
     fn statfs(&self, _: &Call) -> Result<Kstatfs> {

@@ -39,6 +39,7 @@
 //! [`destroy`](Filesystem::destroy) is called last.
 
 mod buffer;
+mod caller;
 mod crew;
 mod device;
 mod directory;
@@ -53,6 +54,7 @@ mod notify;
 mod reply;
 mod request;
 mod session;
+mod watch;
 
 pub mod abi;
 

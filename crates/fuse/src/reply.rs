@@ -53,6 +53,15 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// As [`value`](Reply::value). Whether the kernel has taken it: `false` when its caller has
+    /// gone without the answer.
+    pub(crate) fn taken<T: IntoBytes + Immutable>(mut self, result: Result<T, Errno>) -> bool {
+        match result {
+            Ok(value) => self.send(0, std::iter::once(value.as_bytes())),
+            Err(errno) => self.send(-errno.raw_os_error(), std::iter::empty()),
+        }
+    }
+
     /// Nothing, or the errno.
     pub(crate) fn empty(self, result: Result<(), Errno>) {
         match result {
@@ -61,18 +70,21 @@ impl<'a> Reply<'a> {
         }
     }
 
-    fn send<'p>(&mut self, error: i32, pieces: impl Iterator<Item = &'p [u8]>) {
+    /// Whether the kernel has taken it.
+    fn send<'p>(&mut self, error: i32, pieces: impl Iterator<Item = &'p [u8]>) -> bool {
         self.sent = true;
         self.crew.free();
         match send(self.device, self.unique, error, pieces) {
             // The kernel no longer knows the request: its caller was killed, or the mount is gone.
-            Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => {}
+            Ok(()) => true,
+            Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => false,
             Err(errno) => {
                 tracing::warn!(unique = self.unique, %errno, "the kernel refused a reply");
                 if error == 0 {
                     let error = -Errno::IO.raw_os_error();
                     let _ = send(self.device, self.unique, error, std::iter::empty());
                 }
+                false
             }
         }
     }

@@ -125,6 +125,33 @@ pub enum Operation<'a> {
     Unknown,
 }
 
+impl Operation<'_> {
+    /// Whether it changes nothing but what is known already, so that nobody minds when it is done
+    /// late, or its answer is not heard.
+    pub(crate) fn changes_nothing(&self) -> bool {
+        matches!(
+            self,
+            Operation::Lookup { .. }
+                | Operation::Getattr(_)
+                | Operation::Readlink
+                | Operation::Open(_)
+                | Operation::Opendir(_)
+                | Operation::Read(_)
+                | Operation::Statfs
+                | Operation::Fsync(_)
+                | Operation::Getxattr { .. }
+                | Operation::Listxattr(_)
+                | Operation::Flush(_)
+                | Operation::Readdir(_)
+                | Operation::Fsyncdir(_)
+                | Operation::Access(_)
+                | Operation::Lseek(_)
+                | Operation::Syncfs
+                | Operation::Statx(_)
+        )
+    }
+}
+
 /// Reads the header at the beginning of `bytes`.
 pub fn header(bytes: &[u8]) -> Result<InHeader, Malformed> {
     let short = Malformed::Short { opcode: 0, length: bytes.len() };

@@ -18,6 +18,7 @@ use crate::mount::{Mount, UnmountError, unmount};
 use crate::notify::Notifier;
 use crate::reply::send;
 use crate::request::{self, Malformed, Operation};
+use crate::watch::{Desk, Watch};
 
 /// Most bytes of data in one READ or WRITE: 256 pages, as many as the kernel allows by default.
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -95,10 +96,18 @@ impl Session {
         let device = Arc::new(device);
         let crew = Arc::new(Crew::new(crewing));
         let extended_setxattr = flags.contains(InitFlags::SETXATTR_EXT);
-        let context =
-            Context { crew: crew.clone(), interrupts: Interrupts::default(), extended_setxattr };
+        let watch = Arc::new(Watch::default());
+        let (watching, watched) = (watch.clone(), crew.clone());
+        let context = Context {
+            crew: crew.clone(),
+            interrupts: Interrupts::default(),
+            watch,
+            extended_setxattr,
+        };
         let shared = Shared { filesystem, device: device.clone(), context };
         hire(&Arc::new(shared))?;
+        let watcher = std::thread::Builder::new().name("fuse-watch".into());
+        watcher.spawn(move || watching.run(&watched))?;
         Ok(Session { device, crew, kernel, flags, mountpoint })
     }
 
@@ -230,18 +239,24 @@ impl<F: Filesystem> Shared<F> {
         if let Err(errno) = &cloned {
             tracing::debug!(%errno, "threads share one descriptor of the FUSE device");
         }
-        let device = cloned.as_ref().unwrap_or(&self.device);
+        let device = cloned.map_or_else(|_| self.device.clone(), Arc::new);
+        let desk = self.context.watch.seat(device.clone());
+        self.work_at(&desk, &device);
+        self.context.watch.leave(&desk);
+    }
+
+    fn work_at(self: &Arc<Self>, desk: &Desk, device: &OwnedFd) {
         let mut buffer = RequestBuffer::new(REQUEST_BYTES_MAX);
         let mut scratch = Vec::new();
         loop {
             match rustix::io::read(device, buffer.space()) {
                 Ok(length) => {
                     if self.context.crew.begin()
-                        && let Err(error) = hire(&self)
+                        && let Err(error) = hire(self)
                     {
                         tracing::warn!(%error, "cannot start a further thread");
                     }
-                    self.answer(device, buffer.request(length), &mut scratch);
+                    self.answer(desk, device, buffer.request(length), &mut scratch);
                     if self.context.crew.end() {
                         return;
                     }
@@ -265,9 +280,9 @@ impl<F: Filesystem> Shared<F> {
         }
     }
 
-    fn answer(&self, device: &OwnedFd, request: &[u8], scratch: &mut Vec<u8>) {
+    fn answer(&self, desk: &Desk, device: &OwnedFd, request: &[u8], scratch: &mut Vec<u8>) {
         let answered = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            dispatch(&self.filesystem, &self.context, device.as_fd(), request, scratch);
+            dispatch(&self.filesystem, &self.context, desk, device.as_fd(), request, scratch);
         }));
         if answered.is_err() {
             tracing::error!("a call of the file system panicked; it was answered with EIO");

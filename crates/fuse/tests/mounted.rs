@@ -23,6 +23,8 @@ use rustix::io::Errno;
 
 /// Reading this file waits until the gate is opened.
 const SLOW: &str = "slow";
+/// Closing this file waits until the gate is opened.
+const HELD: &str = "held";
 /// Reading this file panics.
 const PANICS: &str = "panics";
 /// Reading this file forgets to reply.
@@ -238,6 +240,16 @@ impl Filesystem for Memory {
         node.data.resize(node.data.len().max(start + data.len()), 0);
         node.data[start..][..data.len()].copy_from_slice(data);
         Ok(arguments.size)
+    }
+
+    fn flush(&self, call: &Call, _: &FlushIn) -> Result<()> {
+        let is_held = self.shared.tree.lock().names.get(OsStr::new(HELD)) == Some(&call.node);
+        if is_held {
+            self.shared.waiting.fetch_add(1, Ordering::SeqCst);
+            let mut gate = self.shared.gate.lock();
+            self.shared.opened.wait_while(&mut gate, |open| !*open);
+        }
+        Ok(())
     }
 
     fn release(&self, _: &Call, _: &ReleaseIn) -> Result<()> {
@@ -503,6 +515,31 @@ fn a_wait_for_a_lock_is_interrupted() {
     rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("signalled");
     assert!(!flock.wait().expect("it ends").success());
     until("the interruption", || mounted.shared.interrupted.load(Ordering::SeqCst) == 1);
+    mounted.end();
+}
+
+/// A program that waits for an answer ends when it is killed, though the answer does not come.
+#[test]
+fn who_waits_in_vain_can_be_killed() {
+    let Some(mounted) = Mounted::new(OpenFlags::DIRECT_IO) else { return };
+    fs::write(mounted.path(SLOW), "data").expect("written");
+    fs::write(mounted.path("fast"), "fast").expect("written");
+    fs::rename(mounted.path("fast"), mounted.path(HELD)).expect("renamed");
+    let waiting = || mounted.shared.waiting.load(Ordering::SeqCst);
+    let shell = |script: String| Command::new("sh").arg("-c").arg(script).spawn().expect("started");
+    // One waits in a call, the other one has been killed and closes its files.
+    let mut reads = shell(format!("exec cat {}", mounted.path(SLOW).display()));
+    until("the read", || waiting() == 1);
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(reads.try_wait().expect("asked").is_none(), "it waits while nobody kills it");
+    reads.kill().expect("killed");
+    until("the end of the reader", || reads.try_wait().expect("asked").is_some());
+    let mut closes = shell(format!("exec 3<{}; kill -9 $$", mounted.path(HELD).display()));
+    until("the close", || waiting() == 2);
+    until("the end of the holder", || closes.try_wait().expect("asked").is_some());
+    // What comes late is not heard, and hurts nobody.
+    mounted.shared.open_gate();
+    assert_eq!(fs::read(mounted.path(SLOW)).expect("read"), b"slow");
     mounted.end();
 }
 

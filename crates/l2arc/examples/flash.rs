@@ -4,7 +4,8 @@
 //! records until the device is full and stops without stopping; `... start` starts again, as after
 //! a crash, measures, and stops cleanly; another `start` is then one after a clean stop. `... read
 //! DEPTH` reads records at random, that many at a time, and by turns as many bytes from the device
-//! itself, as the control. `... write` overwrites the device in order, as the control of filling.
+//! itself, as the control, without touching them and with copying them out of the buffer, as any
+//! reader does. `... write` overwrites the device in order, as the control of filling.
 
 use std::cell::RefCell;
 use std::env;
@@ -195,7 +196,7 @@ fn read(device: Arc<FileDevice>, record_bytes: usize, depth: usize) {
     let records_read = RefCell::new(vec![vec![0; record_bytes]; depth]);
     let buffers = (0..depth).map(|_| AlignedBuffer::zeroed(length));
     let buffers = RefCell::new(buffers.collect::<Vec<_>>());
-    let (mut through_flash, mut from_device) = (Measured::default(), Measured::default());
+    let [mut through_flash, mut from_device, mut copied] = [(); 3].map(|()| Measured::default());
     // By turns, since the machine is not the same from moment to moment.
     for _ in 0..TURNS {
         through_flash.turn(depth, || async {
@@ -207,22 +208,36 @@ fn read(device: Arc<FileDevice>, record_bytes: usize, depth: usize) {
             }
             records_read.borrow_mut().push(into);
         });
-        from_device.turn(depth, || async {
+        let read = || async {
             let offset = random.borrow_mut().below(blocks) * block as u64;
             let buffer = buffers.borrow_mut().pop().expect("as many as calls");
-            let buffer = raw.read(offset, buffer).await.expect("read");
+            raw.read(offset, buffer).await.expect("read")
+        };
+        from_device.turn(depth, || async {
+            let buffer = read().await;
             buffers.borrow_mut().push(buffer);
         });
+        copied.turn(depth, || async {
+            let buffer = read().await;
+            let mut into = records_read.borrow_mut().pop().expect("as many as calls");
+            into.copy_from_slice(&buffer[..record_bytes]);
+            buffers.borrow_mut().push(buffer);
+            records_read.borrow_mut().push(into);
+        });
     }
-    let ratios = through_flash.rates.iter().zip(&from_device.rates).map(|(one, other)| one / other);
+    let ratio_to = |control: &Measured| {
+        median(through_flash.rates.iter().zip(&control.rates).map(|(one, other)| one / other))
+    };
+    let ratios = [&from_device, &copied].map(ratio_to);
     let rates = [&through_flash, &from_device].map(|it| median(it.rates.iter().copied()));
-    let ratio = median(ratios);
     let times = [through_flash, from_device].map(|it| median(it.microseconds));
     println!(
-        "read at depth {depth}: {:.0} a second through flash, {:.0} from the device, {ratio:.3} of \
-         it; half took at most {:.1} and {:.1} us, {:.1} added",
+        "read at depth {depth}: {:.0} a second through flash, {:.0} from the device, {:.3} of it, \
+         {:.3} with a copy; half took at most {:.1} and {:.1} us, {:.1} added",
         rates[0],
         rates[1],
+        ratios[0],
+        ratios[1],
         times[0],
         times[1],
         times[0] - times[1],

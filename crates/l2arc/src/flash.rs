@@ -3,12 +3,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use storage::{Clock, Device, Spawn};
+use storage::{Clock, Device, DeviceError, Spawn};
 
 use crate::buffers::Buffers;
 use crate::compression::Compression;
 use crate::doorkeeper::Doorkeeper;
 use crate::error::{AddError, NotDurable};
+use crate::health::Share;
 use crate::index::Index;
 use crate::key::Key;
 use crate::location::{RINGS_MAX, UNIT_BYTES};
@@ -133,12 +134,13 @@ impl Flash {
         Ok(opened)
     }
 
-    /// Stops using a device, and waits until what was written to it lasts. Its records are
-    /// forgotten. Says whether there is such a device.
-    pub async fn remove(&self, device: [u8; 16]) -> bool {
-        let Some(ring) = self.rings().into_iter().find(|ring| ring.device_id() == device) else {
-            return false;
-        };
+    /// Stops using a device and wipes it, so that nobody takes it for one that is up to date. Its
+    /// records are forgotten. `None` if there is no such device.
+    ///
+    /// If it cannot be wiped, what it holds will be old one day: the caller must see to it that no
+    /// start believes it, by giving the others another [life](Flash::begin_life).
+    pub async fn remove(&self, device: [u8; 16]) -> Option<Result<(), DeviceError>> {
+        let ring = self.rings().into_iter().find(|ring| ring.device_id() == device)?;
         ring.stop().await;
         let flash_bytes = {
             let mut rings = self.rings.write();
@@ -147,7 +149,16 @@ impl Flash {
         };
         self.shared.reserves.resize(flash_bytes);
         self.shared.index.retain(|entry| entry.location.ring != ring.id);
-        true
+        Some(ring.wipe().await)
+    }
+
+    /// Names this start anew on all devices that take it, and returns once that lasts. Devices
+    /// that are no longer a part of the pool, or took no tombstone, keep the earlier
+    /// [life](Opening::life): from then on it tells those that are up to date from those.
+    pub async fn begin_life(&self, life: u128) {
+        for ring in self.rings() {
+            ring.begin_life(life).await;
+        }
     }
 
     /// Sets how many bytes of a dataset the records of others may not push out; zero is none.
@@ -192,6 +203,11 @@ impl Flash {
         }
     }
 
+    /// Whether it [reads as ZFS does](crate::Options::reads_as_zfs).
+    pub fn reads_as_zfs(&self) -> bool {
+        self.shared.options.reads_as_zfs
+    }
+
     /// Whether a record of `key` may be on flash.
     pub fn holds(&self, key: &Key) -> bool {
         self.shared.index.get(key.hash()).is_some_and(|entry| !entry.bad)
@@ -199,24 +215,45 @@ impl Flash {
 
     /// Which of the records of `keys`, all of which are wanted at once, to
     /// [look up](Flash::look_up): they may be on flash, and their devices are neither left alone
-    /// nor slower than the origin, where the caller knows that this takes `origin` for all. What
-    /// is picked is read whatever comes, so that the rest can be asked of the origin in one go at
-    /// the same time. What is not picked is counted as missed.
+    /// nor slower than the origin, where the caller knows that this takes `origin` for all. Where
+    /// the origin has to be asked for some, they are clearly sooner. What is picked is read
+    /// whatever comes, so that the rest can be asked of the origin in one go at the same time. What
+    /// is not picked is counted as missed.
     pub fn pick(&self, keys: impl IntoIterator<Item = Key>, origin: Option<Duration>) -> Vec<bool> {
-        let mut picked = [0; RINGS_MAX];
-        let mut missed = |key: &Key| {
-            let Some(entry) = self.shared.index.get(key.hash()) else { return Some(Miss::Absent) };
+        let origin = origin.filter(|_| !self.reads_as_zfs());
+        let mut shares = [(Share::default(), None); RINGS_MAX];
+        let mut choose = |key: Key| {
+            let Some(entry) = self.shared.index.get(key.hash()) else { return Err(Miss::Absent) };
             if entry.bad {
-                return Some(Miss::Dead);
+                return Err(Miss::Dead);
             }
-            let Some(ring) = self.ring(entry.location.ring) else { return Some(Miss::Absent) };
-            let picked = &mut picked[usize::from(ring.id)];
-            let shunned = ring.shunned(entry, origin, *picked);
-            *picked += u32::from(shunned.is_none());
-            shunned
+            let ring = self.ring(entry.location.ring).ok_or(Miss::Absent)?;
+            let (share, one) = &mut shares[usize::from(ring.id)];
+            let shunned = ring.shunned(entry, origin, share.taken);
+            match shunned {
+                None => (share.taken, *one) = (share.taken + 1, Some(entry)),
+                Some(Miss::Slower) => share.left += 1,
+                Some(_) => {}
+            }
+            shunned.map_or(Ok(ring.id), Err)
         };
-        let counted = |key| missed(&key).inspect(|miss| self.shared.counters.missed(*miss));
-        keys.into_iter().map(counted).map(|miss| miss.is_none()).collect()
+        let mut choices: Vec<Result<u8, Miss>> = keys.into_iter().map(&mut choose).collect();
+        if let Some(origin) = origin
+            && choices.iter().any(Result::is_err)
+        {
+            for (id, (share, one)) in (0..).zip(shares) {
+                if let (Some(ring), Some(entry)) = (self.ring(id), one)
+                    && !ring.is_worth_it(entry, origin, share)
+                {
+                    let taken = choices.iter_mut().filter(|choice| **choice == Ok(id));
+                    taken.for_each(|choice| *choice = Err(Miss::Slower));
+                }
+            }
+        }
+        let counted = |choice: Result<u8, Miss>| {
+            choice.map_err(|miss| self.shared.counters.missed(miss)).is_ok()
+        };
+        choices.into_iter().map(counted).collect()
     }
 
     /// How the device does that may have a record of `key`.

@@ -17,6 +17,11 @@ const LOOK_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::f
 /// asks it.
 const WEIGHT: u32 = 8;
 const LOOK_WEIGHT: u32 = 2;
+/// Where the origin has to be asked for something as well, a device gives one in so many at least
+/// of what is wanted and it has, and takes one in so many at most of the time that the origin takes
+/// for all. Otherwise little is gained, and much may be lost.
+const WORTH_SHARE: u32 = 4;
+const WORTH_TIME: u32 = 2;
 
 /// What a device did wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +90,18 @@ pub struct Bypass {
 pub struct Slower {
     /// How long the origin was expected to take.
     pub origin: Duration,
+    /// And the device, with what else it had to do.
+    pub device: Duration,
     /// How long reads have gone to the origin.
     pub since: Duration,
+}
+
+/// Records that a device has of those that one caller wants at once: how many it is to give, and
+/// how many the origin gives sooner.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Share {
+    pub(crate) taken: u32,
+    pub(crate) left: u32,
 }
 
 /// What to do with a read.
@@ -111,14 +126,45 @@ pub(crate) struct Health {
     bypass: Duration,
     /// How long a read takes that has no others before it: while nothing is written, and beside
     /// writes. What a fill makes of the one says nothing about the other.
-    latencies: [Duration; 2],
+    latencies: [Latency; 2],
     pub(crate) rate: Rate,
-    /// What the origin was expected to take, and since when it has been sooner.
-    slower: Option<(Duration, Duration)>,
+    /// What the origin and the device were expected to take, and since when that is sooner.
+    slower: Option<([Duration; 2], Duration)>,
+    /// A look that comes back within this is a good one.
+    good_look: Duration,
     look_at: Duration,
     look_pause: Duration,
     is_probing: bool,
     pub(crate) bypasses: u64,
+}
+
+/// How long answers take: on average, and how far off that on average.
+#[derive(Debug, Clone, Copy, Default)]
+struct Latency {
+    mean: Duration,
+    deviation: Duration,
+}
+
+impl Latency {
+    fn is_unknown(&self) -> bool {
+        self.mean.is_zero()
+    }
+
+    /// One more answer, which counts for one in `weight`.
+    fn add(&mut self, answer: Duration, weight: u32) {
+        if self.is_unknown() {
+            self.mean = answer;
+            return;
+        }
+        let off = answer.abs_diff(self.mean);
+        self.mean = (self.mean * (weight - 1) + answer) / weight;
+        self.deviation = (self.deviation * (weight - 1) + off) / weight;
+    }
+
+    /// How long the last of so many answers takes, which grows with their logarithm.
+    fn of_last(&self, answers: u32) -> Duration {
+        self.mean.saturating_add(self.deviation.saturating_mul(answers.max(1).ilog2()))
+    }
 }
 
 impl Health {
@@ -138,13 +184,23 @@ impl Health {
 
     /// Whether the last read went to the origin because that is sooner.
     pub(crate) fn slower(&self, now: Duration) -> Option<Slower> {
-        self.slower.map(|(origin, at)| Slower { origin, since: now.saturating_sub(at) })
+        self.slower.map(|([origin, device], at)| Slower {
+            origin,
+            device,
+            since: now.saturating_sub(at),
+        })
     }
 
     /// How long a read takes by itself, as of the last ones.
     pub(crate) fn latency(&self) -> Duration {
         let [idle, beside_writes] = self.latencies;
-        if idle.is_zero() { beside_writes } else { idle }
+        if idle.is_unknown() { beside_writes.mean } else { idle.mean }
+    }
+
+    /// How long the last of a read and so many others takes.
+    fn expected(&self, others: u32, is_writing: bool) -> Duration {
+        let latency = self.latencies[usize::from(is_writing)];
+        latency.of_last(others + 1).max(self.rate.wait(latency.mean, others))
     }
 
     /// Whether to ask the device, when the origin takes `origin` and so many reads are about to
@@ -161,20 +217,46 @@ impl Health {
     ) -> Asking {
         let latency = self.latencies[usize::from(is_writing)];
         let is_busy = others > 0 || self.rate.under_way() > 0;
-        let is_unknown = latency.is_zero() && (is_writing || is_busy);
-        let expected = latency.max(self.rate.wait(latency, others));
+        let is_unknown = latency.is_unknown() && (is_writing || is_busy);
+        let expected = self.expected(others, is_writing);
         let Some(origin) = origin.filter(|origin| is_unknown || expected > *origin) else {
             self.slower = None;
             return Asking::Yes;
         };
         if !is_unknown {
-            if latency <= origin && is_busy {
+            if latency.mean <= origin && is_busy {
                 // As soon as some of those under way have ended it is sooner again.
                 return Asking::No;
             }
             let since = self.slower.map_or(now, |(_, since)| since);
-            self.slower = Some((origin, since));
+            self.slower = Some(([origin, expected], since));
         }
+        self.looking(origin, now)
+    }
+
+    /// Whether it is worth its while to ask for some of the records that a caller wants at once,
+    /// when the origin gives the others and takes `origin` for all: the caller waits for both, so
+    /// the device has to be clearly sooner, and give more than a few of those that it has. If it is
+    /// not, says whether to see if it still is as slow.
+    pub(crate) fn is_worth_it(
+        &mut self,
+        origin: Duration,
+        Share { taken, left }: Share,
+        is_writing: bool,
+        now: Duration,
+    ) -> Asking {
+        let gives_few = taken * WORTH_SHARE < taken + left;
+        let others = taken.saturating_sub(1);
+        if !gives_few && self.expected(others, is_writing) <= origin / WORTH_TIME {
+            return Asking::Yes;
+        }
+        let good_look = origin / (WORTH_TIME * taken).max((taken + left) / WORTH_SHARE).max(1);
+        self.looking(good_look, now)
+    }
+
+    /// Whether to look how the device does, which does well if it answers within `good_look`.
+    fn looking(&mut self, good_look: Duration, now: Duration) -> Asking {
+        self.good_look = good_look;
         if self.is_probing || now < self.look_at {
             return Asking::No;
         }
@@ -184,12 +266,11 @@ impl Health {
         Asking::Probe
     }
 
-    /// A probe has ended, with an answer after `elapsed` unless it failed. One that was sooner than
-    /// the origin is followed by another as soon as somebody wants what the device has.
+    /// A probe has ended, with an answer after `elapsed` unless it failed. One that was soon enough
+    /// is followed by another as soon as somebody wants what the device has.
     pub(crate) fn probed(&mut self, elapsed: Option<Duration>, now: Duration) {
         self.is_probing = false;
-        let is_sooner = |elapsed| self.slower.is_none_or(|(origin, _)| elapsed <= origin);
-        let pause = if elapsed.is_some_and(is_sooner) {
+        let pause = if elapsed.is_some_and(|elapsed| elapsed <= self.good_look) {
             self.look_at = now;
             self.look_pause / 2
         } else {
@@ -209,11 +290,7 @@ impl Health {
     ) {
         let weight = if is_probe { LOOK_WEIGHT } else { WEIGHT };
         let alone = self.rate.alone(elapsed, before);
-        let latency = &mut self.latencies[usize::from(is_writing)];
-        *latency = match latency.is_zero() {
-            true => alone,
-            false => (*latency * (weight - 1) + alone) / weight,
-        };
+        self.latencies[usize::from(is_writing)].add(alone, weight);
     }
 
     /// A call failed, or brought what was not written. Says whether the device is bypassed now.
@@ -321,6 +398,36 @@ mod tests {
         let asked =
             (0..100).take_while(|others| health.asking(origin, *others, false, now) == Asking::Yes);
         assert_eq!(asked.count(), 4);
+    }
+
+    #[test]
+    fn beside_the_origin_only_a_device_is_asked_that_is_clearly_sooner() {
+        let mut health = Health::default();
+        let mut now = SECOND;
+        (0..100).for_each(|_| read(&mut health, &mut now, 1, MILLISECOND * 5, false));
+        let mut worth = |origin: u32, taken, left, now| {
+            health.is_worth_it(MILLISECOND * origin, Share { taken, left }, false, now)
+        };
+        assert_eq!(worth(11, 1, 0, now), Asking::Yes);
+        assert_eq!(worth(41, 4, 12, now), Asking::Yes, "a fourth comes in half of the time");
+        assert_eq!(worth(41, 4, 13, now), Asking::Probe, "it gives too few");
+        assert_eq!(worth(7, 1, 0, now), Asking::No, "it gains nothing");
+        health.probed(Some(MILLISECOND * 5), now);
+        let pause = health.look_at - now;
+        assert!(pause > Duration::ZERO, "that was not quick enough for them: {pause:?}");
+    }
+
+    #[test]
+    fn the_last_of_many_takes_longer_where_answers_differ() {
+        let mut health = Health::default();
+        let mut now = SECOND;
+        for elapsed in [2, 18].repeat(50) {
+            read(&mut health, &mut now, 1, MILLISECOND * elapsed, false);
+            health.rate = Rate::default();
+        }
+        let [one, last] = [0, 31].map(|others| health.expected(others, false));
+        assert!((MILLISECOND * 8..MILLISECOND * 12).contains(&health.latency()), "{health:?}");
+        assert!(last > MILLISECOND * 40 && last > one, "{one:?}, {last:?}");
     }
 
     #[test]
@@ -445,6 +552,7 @@ mod tests {
         assert!(pauses[8..].iter().all(|pause| *pause == SECOND), "{pauses:?}");
         let slower = health.slower(now).expect("it is");
         assert_eq!((Some(slower.origin), slower.since), (origin, SECOND * 10));
+        assert_eq!(slower.device, MILLISECOND * 30);
         assert_eq!(health.asking(None, 0, false, now), Asking::Yes);
         assert_eq!(health.slower(now), None);
         (0..60).for_each(|_| health.answered(MILLISECOND, 0, false, false));

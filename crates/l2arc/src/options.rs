@@ -19,6 +19,9 @@ pub struct Options {
     pub second_touch: bool,
     /// Records that were hit are written anew before their segment is overwritten.
     pub second_life: bool,
+    /// Reads as ZFS does, for experiments: what a device has even where the origin is expected to
+    /// be sooner, but nothing ahead where what is read ahead is not kept.
+    pub reads_as_zfs: bool,
     /// Tells the device what is no longer needed.
     pub trim: bool,
     /// Encrypts what lies on flash.
@@ -36,6 +39,7 @@ impl Default for Options {
             rate_bytes: None,
             second_touch: true,
             second_life: true,
+            reads_as_zfs: false,
             trim: true,
             cipher: None,
         }

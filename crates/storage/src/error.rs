@@ -61,6 +61,32 @@ impl OriginError {
         matches!(self, OriginError::System { errno: Errno::NODATA, .. })
     }
 
+    /// Whether the origin has done its part, and the answer is that what was asked for is not there
+    /// or cannot be: programs ask such things every day.
+    pub fn is_answer(&self) -> bool {
+        const ANSWERS: [Errno; 14] = [
+            Errno::NOENT,
+            Errno::NODATA,
+            Errno::EXIST,
+            Errno::NOTEMPTY,
+            Errno::NOTDIR,
+            Errno::ISDIR,
+            Errno::NAMETOOLONG,
+            Errno::NXIO,
+            Errno::RANGE,
+            Errno::INVAL,
+            Errno::XDEV,
+            Errno::PERM,
+            Errno::ACCESS,
+            Errno::OPNOTSUPP,
+        ];
+        match self {
+            OriginError::System { errno, .. } => ANSWERS.contains(errno),
+            OriginError::Unsupported { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether the origin could not be asked at all, so that nothing can have changed.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, OriginError::Unreachable { .. })

@@ -164,6 +164,7 @@ impl Memory {
     /// Looks at the tails once.
     async fn feed_once(self: &Arc<Self>, now: Duration) -> Next {
         let Some(pools) = self.fed_pools() else { return Next::End };
+        pools.iter().for_each(|pool| self.sync_if_due(pool, now));
         let conditions: Vec<_> = pools.iter().map(|pool| pool.flash_statistics()).collect();
         let rings = || conditions.iter().flat_map(|statistics| &statistics.rings);
         if rings().any(|ring| ring.condition == Condition::Recovering) {
@@ -192,7 +193,7 @@ impl Memory {
         }
         let mut waits = false;
         for pool in &pools {
-            waits |= self.feed_postponed(pool, now).await;
+            waits |= self.feed_postponed(pool).await;
             waits |= self.settle_if_idle(pool, now).await;
             pool.flash.charge(self);
         }
@@ -249,23 +250,28 @@ impl Memory {
         }
     }
 
-    /// Feeds what had to wait for a sync of the origin, and begins the next one if it is due. Says
-    /// whether something waits.
-    async fn feed_postponed(self: &Arc<Self>, pool: &Arc<Pool>, now: Duration) -> bool {
+    /// Begins a sync of the origin if something waits for one and the last was long enough ago; and
+    /// once at the start, before there are readers whom it would keep: nobody knows what was
+    /// changed before.
+    fn sync_if_due(self: &Arc<Self>, pool: &Arc<Pool>, now: Duration) {
+        let mut state = self.feeder.state.lock();
+        let Some(fed) = state.pools.get_mut(&pool.number) else { return };
+        let is_due = fed.synced_at.is_none_or(|at| {
+            now.saturating_sub(at) >= SYNC_INTERVAL
+                && (!fed.postponed.is_empty() || pool.owes_aliases())
+        });
+        if is_due && !fed.is_syncing {
+            fed.is_syncing = true;
+            fed.synced_at = Some(now);
+            pool.spawn.spawn(Box::pin(sync(self.clone(), pool.clone())));
+        }
+    }
+
+    /// Feeds what has waited for a sync of the origin. Says whether something waits.
+    async fn feed_postponed(&self, pool: &Arc<Pool>) -> bool {
         let (ready, waits) = {
             let mut state = self.feeder.state.lock();
             let Some(fed) = state.pools.get_mut(&pool.number) else { return false };
-            // Once at the start: nobody knows what was changed before.
-            let is_due = fed.synced_at.is_none_or(|at| {
-                now.saturating_sub(at) >= SYNC_INTERVAL
-                    && (!fed.postponed.is_empty() || pool.owes_aliases())
-            });
-            if is_due && !fed.is_syncing {
-                fed.is_syncing = true;
-                fed.synced_at = Some(now);
-                let waiting = std::mem::take(&mut fed.postponed);
-                pool.spawn.spawn(Box::pin(sync(self.clone(), pool.clone(), waiting)));
-            }
             let waits = fed.is_syncing || !fed.postponed.is_empty();
             (std::mem::take(&mut fed.ready), waits)
         };
@@ -277,18 +283,17 @@ impl Memory {
     }
 }
 
-/// Makes what waits ready by a sync of the origin, however long that takes.
-async fn sync(memory: Arc<Memory>, pool: Arc<Pool>, mut waiting: VecDeque<Candidate>) {
+/// Makes what waits ready by a sync of the origin, however long that takes; also what has begun to
+/// wait meanwhile, of which most came before the sync. What did not waits again.
+async fn sync(memory: Arc<Memory>, pool: Arc<Pool>) {
     let synced = pool.sync_all().await;
     let mut state = memory.feeder.state.lock();
     let Some(fed) = state.pools.get_mut(&pool.number) else { return };
     fed.is_syncing = false;
     match synced {
-        Ok(()) => fed.ready.append(&mut waiting),
+        Ok(()) => fed.ready.append(&mut fed.postponed),
         Err(error) => {
             tracing::warn!(%error, "the origin cannot be synced; what has changed stays off flash");
-            waiting.append(&mut fed.postponed);
-            fed.postponed = waiting;
         }
     }
 }

@@ -15,7 +15,7 @@ pub use l2arc::{
 use l2arc::{Flash, Key, NotDurable};
 use numbers::Numbers;
 use parking_lot::Mutex;
-use storage::{Clock, Device, ObjectId, Spawn};
+use storage::{Clock, Device, DeviceError, ObjectId, Spawn};
 
 use crate::alias::Aliases;
 use crate::datasets::Dataset;
@@ -200,12 +200,22 @@ impl Pool {
         }
     }
 
-    /// Stops using a cache device; what it holds is forgotten. Says whether there is such a one.
-    pub async fn remove_cache(&self, device: [u8; 16]) -> bool {
+    /// Stops using a cache device, and wipes it. `None` if there is no such one; where it cannot be
+    /// wiped, the others have to [begin another life](Pool::begin_life_of_caches).
+    pub async fn remove_cache(
+        &self,
+        device: [u8; 16],
+    ) -> Option<std::result::Result<(), DeviceError>> {
         let removed = self.flash.level.remove(device).await;
         self.reserve_on_flash();
         self.flash.charge(&self.memory);
         removed
+    }
+
+    /// Names this start anew on the cache devices, so that those which are no longer a part of the
+    /// pool, or took no tombstone, are not believed at the next start.
+    pub async fn begin_life_of_caches(&self, life: u128) {
+        self.flash.level.begin_life(life).await;
     }
 
     /// Writes down what the cache devices need to be warm at the next start, and on them what only

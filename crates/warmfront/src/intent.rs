@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use storage::{Attributes, Entry, NodeKind, ObjectId, SetAttributes, SetTime};
 use zil::{AppendError, Identity, Log, Made, Name, Place, Position, Record};
@@ -22,6 +23,8 @@ const CLOSE_SHARE: u64 = 4;
 /// twice, a stream takes longer, and the log has no room left for those who wait for little. As
 /// `zil_slog_bulk` of OpenZFS.
 const LOG_BYTES_MAX: u64 = 64 << 20;
+/// Bytes kept free of the log while the origin refuses what is dirty, besides those of that.
+const RELOG_BYTES_MIN: u64 = 1 << 20;
 /// Times that an append waits for a commit that is to make room.
 const ATTEMPTS_MAX: usize = 4;
 
@@ -276,6 +279,16 @@ impl Pool {
         intent: &Arc<Intent>,
         record: &Record<'_>,
     ) -> std::result::Result<Position, AppendError> {
+        // While the origin refuses what is dirty, that needs room to be logged anew: without it
+        // nothing could be released, and the log would stay full.
+        let kept_free = match self.write_back.failure() {
+            Some(_) => self.write_back.budget.dirty_bytes().saturating_add(RELOG_BYTES_MIN),
+            None => 0,
+        };
+        if kept_free > 0 && intent.log.free_bytes() < kept_free {
+            let (oldest, waited) = (intent.log.oldest(), Duration::ZERO);
+            return Err(AppendError::Full { oldest, waited });
+        }
         let position = intent.log.try_append(record)?;
         let bytes = record.data_bytes() + RECORD_BYTES;
         let appended = intent.appended_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -376,7 +389,7 @@ impl Pool {
         let txg = self.write_back.txgs.open();
         let taken = object.dirty.log(false, txg, |logged| match logged {
             Logged::Bytes(offset, data) => {
-                self.try_append(intent, &Record::Write { file, offset, data }).map(drop)
+                intent.log.try_append(&Record::Write { file, offset, data }).map(drop)
             }
             Logged::Modified(_) => Ok(()),
         });

@@ -41,6 +41,7 @@ mod names;
 mod object;
 mod objects;
 mod pace;
+mod patience;
 mod pool;
 mod prefetch;
 mod prime;
@@ -80,6 +81,7 @@ pub use error::{EngineError, Result};
 pub use file::{KernelCache, OpenFile};
 pub use lookup::{Attributed, Found};
 pub use memory::Memory;
+pub use patience::{Endless, Patience, Waiting};
 pub use pool::{Invalidation, Pool, PoolOptions};
 pub use prime::{PrimeProgress, PrimeReport, PrimeRequest};
 pub use property::{

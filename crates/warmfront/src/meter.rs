@@ -27,7 +27,7 @@ impl Layer for Meter {
                     bytes.fetch_add(count, Ordering::Relaxed);
                 }
             }
-            Err(error) if error.is_not_found() => {}
+            Err(error) if error.is_answer() => {}
             Err(_) => {
                 self.errors.fetch_add(1, Ordering::Relaxed);
             }

@@ -182,7 +182,7 @@ impl OpenFile {
     }
 
     /// A record that another caller has fetched. If that caller's use does not count and this
-    /// one's does, this one keeps it.
+    /// one's does, this one keeps it. If it was fetched ahead, this is its first read.
     fn share(
         &self,
         tenant: &Tenant,
@@ -190,10 +190,14 @@ impl OpenFile {
         number: u64,
         record: Arc<Record>,
     ) -> Arc<Record> {
-        let (key, cache) = (self.key(layout, number), &self.pool.memory.cache);
-        let is_kept = |at: arc::Location| at.list.queue != arc::Queue::Uncached;
-        if tenant.promotes() && !cache.locate(&key).is_some_and(is_kept) {
-            self.admit(tenant, key, &record, arc::Kind::Demand, self.pool.now());
+        if tenant.promotes() {
+            let (key, memory, now) = (self.key(layout, number), &self.pool.memory, self.pool.now());
+            let kept = memory.cache.locate(&key);
+            match kept.filter(|at| at.list.queue != arc::Queue::Uncached) {
+                Some(at) if at.prefetched => drop(memory.lookup(&key, tenant.user(), now)),
+                Some(_) => {}
+                None => self.admit(tenant, key, &record, arc::Kind::Demand, now),
+            }
         }
         record
     }
@@ -231,13 +235,17 @@ impl OpenFile {
         leads: Vec<(u64, RecordLead<'_>)>,
         kind: arc::Kind,
     ) -> Result<Vec<Arc<Record>>> {
-        if !self.pool.flash.is_in_use() {
+        let level = &self.pool.flash.level;
+        let is_kept_away = level.reads_as_zfs()
+            && matches!(kind, arc::Kind::Prefetch)
+            && !tenant.properties().l2prefetch;
+        if !self.pool.flash.is_in_use() || is_kept_away {
             let fetched = self.fetch_from_origin(tenant, layout, leads, kind).await?;
             return Ok(fetched.into_iter().map(|(_, record)| record).collect());
         }
         let origin = self.pool.pace.expected(leads.len() as u64 * layout.record_bytes);
         let keys = leads.iter().map(|(_, lead)| lead.key().on_flash());
-        let mut picked = self.pool.flash.level.pick(keys, origin).into_iter();
+        let mut picked = level.pick(keys, origin).into_iter();
         let (on_flash, elsewhere): (Vec<_>, Vec<_>) =
             leads.into_iter().partition(|_| picked.next().expect("one for each"));
         tenant.counters.add(Counter::FlashMisses, elsewhere.len() as u64);
@@ -287,7 +295,7 @@ impl OpenFile {
         if !fetched.is_empty() {
             let bytes = fetched.len() as u64 * layout.record_bytes;
             let elapsed = self.pool.now().saturating_sub(began);
-            self.pool.flash_pace.answered(bytes, elapsed);
+            self.pool.flash_pace.asked().answered(bytes, elapsed);
         }
         left.sort_unstable_by_key(|(number, _)| *number);
         (fetched, left)
@@ -452,9 +460,9 @@ impl OpenFile {
 
     async fn read_origin(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<usize> {
         let file = self.origin_file().await?;
-        let began = self.pool.now();
+        let (asked, began) = (self.pool.pace.asked(), self.pool.now());
         let count = file.read(offset, buffers).await?;
-        self.pool.pace.answered(count as u64, self.pool.now().saturating_sub(began));
+        asked.answered(count as u64, self.pool.now().saturating_sub(began));
         Ok(count)
     }
 

@@ -150,6 +150,7 @@ pub async fn replay(
         left_out: HashMap::new(),
         occupied: HashMap::new(),
         all_made: false,
+        lent_unseen: Vec::new(),
         set_aside_count: 0,
         options,
         report,
@@ -180,6 +181,8 @@ struct Replay<'a> {
     occupied: HashMap<Index, SkipReason>,
     /// Whether all is made that will be.
     all_made: bool,
+    /// Things that were found before the directory in which they may have a lent name.
+    lent_unseen: Vec<Index>,
     /// How often something was moved to a name that it was lent.
     set_aside_count: u64,
     options: ReplayOptions,

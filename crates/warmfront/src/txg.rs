@@ -183,7 +183,13 @@ impl Txgs {
         if txg.state == TxgState::Committed {
             self.committed.store(txg.number, Ordering::SeqCst);
         }
-        if txg.dirty_bytes > 0 || txg.writes > 0 || txg.error.is_some() {
+        let has_changes = |txg: &Txg| txg.dirty_bytes > 0 || txg.writes > 0;
+        if has_changes(&txg) || txg.error.is_some() {
+            // Of many attempts in a row that come to nothing, the last one tells enough.
+            let is_again = |last: &&Txg| !has_changes(last) && last.error == txg.error;
+            if !has_changes(&txg) && history.ended.back().is_some_and(|last| is_again(&last)) {
+                history.ended.pop_back();
+            }
             history.ended.push_back(txg);
             if history.ended.len() > TXG_HISTORY_MAX {
                 history.ended.pop_front();
@@ -191,13 +197,13 @@ impl Txgs {
         }
     }
 
-    /// The last groups that had changes, the open one last.
-    pub(crate) fn history(&self, now: Duration) -> Vec<Txg> {
+    /// The last groups that had changes, the open one, with changes of so many files, last.
+    pub(crate) fn history(&self, now: Duration, files: u64) -> Vec<Txg> {
         let open = Txg {
             number: self.open(),
             state: TxgState::Open,
             dirty_bytes: self.open_bytes.load(Ordering::Relaxed),
-            files: 0,
+            files,
             written_bytes: 0,
             writes: 0,
             open: self.dirty_since().map_or(Duration::ZERO, |since| now.saturating_sub(since)),

@@ -6,13 +6,15 @@ use storage::{Allocation, OriginError};
 use crate::answer::Cached;
 use crate::chunk::Bytes;
 use crate::counters::Counter;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::file::OpenFile;
 use crate::flash::ContentsChange;
 use crate::intent::place;
 use crate::object::Layout;
+use crate::patience::{Endless, Patience};
 use crate::property::{Coherence, Properties, SyncMode, WriteMode};
 use crate::record::Record;
+use crate::write_back::Writer;
 
 /// `fallocate(2)`: the size stays as it is.
 const KEEP_SIZE: u32 = 0x01;
@@ -35,30 +37,48 @@ impl OpenFile {
     /// `write=back` the origin is not asked: what it says comes out by
     /// [`sync`](OpenFile::sync) and [`close`](OpenFile::close).
     pub async fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_for(&Endless, offset, data).await.map(drop)
+    }
+
+    /// As [`write`](OpenFile::write), for somebody who may not wait for ever. Returns how many
+    /// bytes were taken: fewer if he stopped waiting for room for the rest.
+    ///
+    /// # Errors
+    /// As [`write`](OpenFile::write), and [`EngineError::Interrupted`] if nothing was taken.
+    pub async fn write_for(
+        &self,
+        patience: &dyn Patience,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
         self.pool.writable()?;
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         if end.is_none() {
             return Err(OriginError::too_large("write").into());
         }
         let properties = self.tenant().properties();
-        match properties.write {
-            WriteMode::Back => self.write_back(offset, data, &properties).await?,
-            WriteMode::Through | WriteMode::Around => self.write_through(offset, data).await?,
-        }
-        self.pool.asked(self.object.id, offset, data.len() as u64, true);
-        self.tenant().counters.add(Counter::WrittenBytes, data.len() as u64);
-        self.made_to_last(&properties).await
+        let taken = match properties.write {
+            WriteMode::Back => {
+                let writer = Writer { patience, mode: properties.failmode };
+                // Who is held up for long holds nothing that others wait for.
+                self.pool.wait_for_room(data.len() as u64, writer).await?;
+                let end = offset + data.len() as u64;
+                let _guard = self.object.ranges.exclusive(self.touched(offset, end)).await;
+                self.take(offset, data, writer).await?
+            }
+            WriteMode::Through | WriteMode::Around => {
+                self.write_through(offset, data).await?;
+                data.len()
+            }
+        };
+        self.pool.asked(self.object.id, offset, taken as u64, true);
+        self.tenant().counters.add(Counter::WrittenBytes, taken as u64);
+        self.made_to_last(&properties).await?;
+        Ok(taken)
     }
 
-    /// Takes a write into RAM.
-    async fn write_back(&self, offset: u64, data: &[u8], properties: &Properties) -> Result<()> {
-        let end = offset + data.len() as u64;
-        let _guard = self.object.ranges.exclusive(self.touched(offset, end)).await;
-        self.take(offset, data, properties).await
-    }
-
-    /// The same under a hold of the range.
-    async fn take(&self, offset: u64, data: &[u8], properties: &Properties) -> Result<()> {
+    /// Takes a write into RAM, under a hold of the range. Returns how many bytes were taken.
+    async fn take(&self, offset: u64, data: &[u8], writer: Writer<'_>) -> Result<usize> {
         let (pool, object) = (&self.pool, &self.object);
         let end = offset + data.len() as u64;
         if !object.dirty.is_dirty() {
@@ -79,12 +99,15 @@ impl OpenFile {
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
             let part = self.next_part(at, rest);
-            pool.take_write(object, file, at, &part, properties.failmode).await?;
+            match pool.take_write(object, file, at, &part, writer).await {
+                Err(EngineError::Interrupted) if at > offset => break,
+                taken => taken?,
+            }
             self.follow_write(at, &part);
             at += part.len();
             rest = &rest[part.len() as usize..];
         }
-        Ok(())
+        Ok(data.len() - rest.len())
     }
 
     /// What is taken in at once of `data`, written at `offset`: a whole record, which the cache
@@ -158,10 +181,21 @@ impl OpenFile {
     /// # Errors
     /// As [`write`](OpenFile::write).
     pub async fn append(&self, data: &[u8]) -> Result<u64> {
+        self.append_for(&Endless, data).await.map(|landed| landed.start)
+    }
+
+    /// As [`append`](OpenFile::append), for somebody who may not wait for ever. Returns where that
+    /// landed which was taken: fewer bytes if he stopped waiting for room for the rest.
+    ///
+    /// # Errors
+    /// As [`write_for`](OpenFile::write_for).
+    pub async fn append_for(&self, patience: &dyn Patience, data: &[u8]) -> Result<Range<u64>> {
         self.pool.writable()?;
         let properties = self.tenant().properties();
-        let offset = match properties.write {
+        let (offset, taken) = match properties.write {
             WriteMode::Back => {
+                let writer = Writer { patience, mode: properties.failmode };
+                self.pool.wait_for_room(data.len() as u64, writer).await?;
                 let _guard = self.object.ranges.exclusive(0..u64::MAX).await;
                 if !self.object.dirty.is_dirty() {
                     self.pool.check_before_change(&self.object, Some(self)).await?;
@@ -170,14 +204,15 @@ impl OpenFile {
                     self.adopt().await?;
                 }
                 let offset = self.attributes().size;
-                self.take(offset, data, &properties).await?;
-                offset
+                (offset, self.take(offset, data, writer).await?)
             }
-            WriteMode::Through | WriteMode::Around => self.append_through(data).await?,
+            WriteMode::Through | WriteMode::Around => {
+                (self.append_through(data).await?, data.len())
+            }
         };
-        self.tenant().counters.add(Counter::WrittenBytes, data.len() as u64);
+        self.tenant().counters.add(Counter::WrittenBytes, taken as u64);
         self.made_to_last(&properties).await?;
-        Ok(offset)
+        Ok(offset..offset + taken as u64)
     }
 
     async fn append_through(&self, data: &[u8]) -> Result<u64> {

@@ -14,6 +14,7 @@ use crate::dirty_budget::DirtyBudget;
 use crate::error::{EngineError, Result};
 use crate::memory::Memory;
 use crate::object::Object;
+use crate::patience::{Patience, Waiting};
 use crate::pool::Pool;
 use crate::property::FailMode;
 use crate::throttle::ThrottleStatistics;
@@ -35,6 +36,17 @@ const FILE_SYNCS_MAX: usize = 32;
 const ROOM_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a writer waits for room that an origin which fails does not make.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(300);
+/// Between two looks whether a writer without room still wants to write.
+const WRITER_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a writer waits for room before it may be interrupted, though it lives on.
+const INTERRUPT_AFTER: Duration = Duration::from_secs(1);
+
+/// Who writes, and how it is to be held up when there is no room.
+#[derive(Clone, Copy)]
+pub(crate) struct Writer<'a> {
+    pub(crate) patience: &'a dyn Patience,
+    pub(crate) mode: FailMode,
+}
 
 /// Dirty data of a pool.
 pub(crate) struct WriteBack {
@@ -95,10 +107,14 @@ pub struct WriteBackStatistics {
 impl Pool {
     /// What is not at the origin yet.
     pub fn write_back_statistics(&self) -> WriteBackStatistics {
+        let txgs = &self.write_back.txgs;
+        let files: Vec<_> = self.write_back.files.lock().values().cloned().collect();
+        let is_in_open = |object: &&Arc<Object>| object.dirty.touched_txg() >= txgs.open();
+        let files_in_open = files.iter().filter(is_in_open).count() as u64;
         WriteBackStatistics {
             throttle: self.write_back.budget.statistics(),
-            dirty_files: self.write_back.files.lock().len() as u64,
-            txgs: self.write_back.txgs.history(self.now()),
+            dirty_files: files.len() as u64,
+            txgs: txgs.history(self.now(), files_in_open),
             open_txg: self.write_back.txgs.open(),
             committed_txg: self.write_back.txgs.committed(),
             now: self.now(),
@@ -136,22 +152,43 @@ impl Pool {
     }
 
     /// Waits until a write may go on: slowed as dirty data nears its limit, and held up at it.
-    ///
-    /// # Errors
-    /// Why the origin takes no data, if `failmode` says so or it has been waited for long enough.
-    pub(crate) async fn throttle(self: &Arc<Self>, bytes: u64, mode: FailMode) -> Result<()> {
-        let budget = &self.write_back.budget;
-        let delay = budget.delay(bytes, self.now());
+    async fn throttle(self: &Arc<Self>, bytes: u64, writer: Writer<'_>) -> Result<()> {
+        let delay = self.write_back.budget.delay(bytes, self.now());
         if !delay.is_zero() {
             self.clock.sleep(delay).await;
         }
+        self.wait_for_room(bytes, writer).await
+    }
+
+    /// Waits until there is room for so many bytes of dirty data.
+    ///
+    /// # Errors
+    /// Why the origin takes no data, if `failmode` says so or it has been waited for long enough;
+    /// [`EngineError::Interrupted`] when the writer does not want to wait any longer.
+    pub(crate) async fn wait_for_room(
+        self: &Arc<Self>,
+        bytes: u64,
+        Writer { patience, mode }: Writer<'_>,
+    ) -> Result<()> {
+        let budget = &self.write_back.budget;
+        let bytes = bytes.min(budget.chunk_bytes_max());
         let began = self.now();
+        let mut looked = began;
         while !budget.has_room(bytes) || self.write_back.files.lock().len() >= DIRTY_FILES_MAX {
+            let now = self.now();
             let failing = self.write_back.failing.lock().clone();
             if let Some(error) = failing
-                && (mode == FailMode::Continue || self.now() - began >= ROOM_WAIT_MAX)
+                && (mode == FailMode::Continue || now - began >= ROOM_WAIT_MAX)
             {
                 return Err(error);
+            }
+            if now - looked >= WRITER_INTERVAL {
+                looked = now;
+                match patience.waiting() {
+                    Waiting::ToEnd if now - began < INTERRUPT_AFTER => {}
+                    Waiting::On => {}
+                    Waiting::ToEnd | Waiting::Nobody => return Err(EngineError::Interrupted),
+                }
             }
             self.close_early();
             self.clock.sleep(ROOM_INTERVAL).await;
@@ -163,17 +200,17 @@ impl Pool {
     /// [`chunk_bytes_max`](DirtyBudget::chunk_bytes_max).
     ///
     /// # Errors
-    /// As [`throttle`](Pool::throttle).
+    /// As [`wait_for_room`](Pool::wait_for_room).
     pub(crate) async fn take_write(
         self: &Arc<Self>,
         object: &Arc<Object>,
         file: &Arc<dyn OriginFile>,
         offset: u64,
         data: &Bytes<'_>,
-        mode: FailMode,
+        writer: Writer<'_>,
     ) -> Result<()> {
         loop {
-            self.throttle(data.len(), mode).await?;
+            self.throttle(data.len(), writer).await?;
             if self.try_take(object, file, offset, data) {
                 return Ok(());
             }

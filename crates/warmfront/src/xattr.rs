@@ -11,6 +11,7 @@ use crate::intent::place;
 use crate::key::Part;
 use crate::object::{Object, Tenant};
 use crate::pool::Pool;
+use crate::property::Coherence;
 use crate::reader::Reader;
 use crate::version::{StaleBy, Version};
 
@@ -40,6 +41,13 @@ impl Pool {
     ) -> Result<Arc<Vec<u8>>> {
         let object = self.object(id)?;
         let tenant = self.tenant_for(&object, reader);
+        if name == CAPABILITY
+            && object.is_without_capability()
+            && self.properties(&object).coherence == Coherence::Exclusive
+        {
+            // The kernel asks before it changes the owner of a file that was just made.
+            return Err(OriginError::no_attribute("get attribute").into());
+        }
         let version = object.version();
         let part = version.epoch().map(|epoch| Part::Xattr(epoch, name));
         if let Some(kept) = self.kept_in_epoch(&tenant, id, part)

@@ -23,7 +23,10 @@ use crate::superblock::{Start, Superblock, salt};
 /// How often an append looks whether a full log has room again.
 const TICK: Duration = Duration::from_millis(2);
 /// How often each way to make a block last is tried, to find the quicker one.
-const PROBES: usize = 8;
+const PROBES: usize = 16;
+/// Of the time that one call takes which makes a block last, a write and a flush have to take this
+/// part at most to be made instead: what else goes on while it is measured must not decide.
+const FLUSH_SHARE: f64 = 0.7;
 /// Length of a write that fills a new log with zeros, and how many are under way at a time.
 const FILL: (u64, usize) = (1 << 20, 4);
 
@@ -320,6 +323,11 @@ impl Log {
         self.layout.ring_bytes
     }
 
+    /// Bytes of the ring that hold nothing which may be needed.
+    pub fn free_bytes(&self) -> u64 {
+        self.state.lock().chain.free_bytes()
+    }
+
     /// The last record that was appended.
     pub fn last(&self) -> Position {
         self.state.lock().chain.last()
@@ -472,9 +480,14 @@ async fn probe(
         flush.push(between.saturating_sub(started));
         through.push(clock.now().saturating_sub(between));
     }
-    // The medians: now and then a device is slow for reasons of its own.
+    // What others do to the machine only makes them longer.
     flush.sort_unstable();
     through.sort_unstable();
-    let quicker = through[PROBES / 2] <= flush[PROBES / 2];
-    Ok(if quicker { Sync::Through } else { Sync::Flush })
+    let [flush, through] = [flush, through].map(|times| times[PROBES / 8]);
+    let sync = match flush < through.mul_f64(FLUSH_SHARE) {
+        true => Sync::Flush,
+        false => Sync::Through,
+    };
+    tracing::debug!(device = device.info().name, ?flush, ?through, ?sync, "how blocks last");
+    Ok(sync)
 }

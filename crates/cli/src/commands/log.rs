@@ -1,7 +1,7 @@
 use std::ffi::OsStr;
 use std::sync::{Mutex, PoisonError};
 
-use daemon::{LogRecord, LogShown, LogTarget, Paths};
+use daemon::{LogDiscarded, LogRecord, LogShown, LogTarget, Paths};
 use serde::Serialize;
 use warmfront::HumanSize;
 
@@ -20,10 +20,9 @@ pub(crate) fn run(paths: &Paths, command: LogCommand) -> Result<()> {
         LogCommand::Replay { target } => replay(paths, &target),
         LogCommand::Discard { json: as_json, target } => {
             let discarded = LogTarget::find(paths, &target)?.discard(paths)?;
-            let (records, path) = (count(discarded.records), discarded.path.display());
             print(&match as_json {
                 true => json(&discarded),
-                false => format!("{records} records of the log on {path} are given up\n"),
+                false => given_up(&discarded),
             });
             Ok(())
         }
@@ -80,9 +79,36 @@ fn show(paths: &Paths, form: Form, target: &OsStr) -> Result<()> {
     Ok(())
 }
 
-fn summary(shown: &LogShown) -> String {
-    let LogShown { path, records, end, beyond_records, .. } = shown;
+fn given_up(discarded: &LogDiscarded) -> String {
+    let LogDiscarded { path, records, lost, pool } = discarded;
     let path = path.display();
+    match lost {
+        None => {
+            let records = count(records.unwrap_or(0));
+            format!("{records} records of the log on {path} are given up\n")
+        }
+        Some(what) => {
+            let pool =
+                pool.as_ref().map_or("the pool".to_string(), |pool| format!("pool `{pool}`"));
+            format!(
+                "the log on {path} {what}; what it held is given up, and {pool} can be mounted \
+                 without it. The origin lacks what was acknowledged in the last seconds before \
+                 {pool} ended and had not come there: look after what was written then\n"
+            )
+        }
+    }
+}
+
+fn summary(shown: &LogShown) -> String {
+    let LogShown { path, records, end, beyond_records, in_use_by, .. } = shown;
+    let path = path.display();
+    if let Some(pool) = in_use_by {
+        let records = count(*records);
+        return format!(
+            "pool `{pool}` is mounted and writes to the log on {path}: {records} records that its \
+             origin may not have yet, at this moment\n"
+        );
+    }
     let mut text = match records {
         0 => format!("the log on {path} holds nothing that the origin does not have\n"),
         records => format!("the log on {path} holds {} records; it is {end}\n", count(*records)),
@@ -123,11 +149,28 @@ mod tests {
             records: 1200,
             end: "damaged: acknowledged records up to 1300 at least are lost".into(),
             beyond_records: 7,
+            in_use_by: None,
         };
         let text = summary(&shown);
         assert!(text.contains("1,200 records; it is damaged"), "{text}");
         assert!(text.contains("7 more lie behind"), "{text}");
+        let used = LogShown { in_use_by: Some("tank".into()), ..shown.clone() };
+        assert!(summary(&used).contains("pool `tank` is mounted and writes to the log"));
         let empty = LogShown { records: 0, beyond_records: 0, ..shown };
         assert!(summary(&empty).contains("holds nothing"));
+    }
+
+    #[test]
+    fn what_a_lost_log_held_may_be_missing() {
+        let there = LogDiscarded {
+            path: "/flash/log".into(),
+            records: Some(12),
+            lost: None,
+            pool: Some("tank".into()),
+        };
+        assert!(given_up(&there).contains("12 records"));
+        let lost = LogDiscarded { records: None, lost: Some("is not there".into()), ..there };
+        let text = given_up(&lost);
+        assert!(text.contains("/flash/log is not there; what it held is given up"), "{text}");
     }
 }

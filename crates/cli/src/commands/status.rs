@@ -57,6 +57,7 @@ fn script(status: &Status, form: Form) -> String {
         ("txg_state", status.writes.txg.as_ref().map_or("-".into(), |txg| txg.state.clone())),
         ("writing", status.writes.failing.clone().unwrap_or("works".into())),
         ("log_device_failed", yes_or_no(status.writes.has_lost_log)),
+        ("log_device_missing", yes_or_no(status.is_log_missing)),
         ("resident", form.size(status.resident_bytes)),
         ("uptime_seconds", format!("{:.0}", status.uptime_seconds)),
     ];

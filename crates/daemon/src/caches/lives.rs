@@ -22,7 +22,8 @@ pub(crate) struct Lives {
     path: PathBuf,
     /// The pool's id, and what people call it.
     pool: ([u8; 16], String),
-    state: Mutex<State>,
+    /// And how often all were struck off.
+    state: Mutex<(State, u64)>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -54,12 +55,12 @@ impl Lives {
             }
             State::default()
         });
-        Lives { path, pool: (pool, called), state: Mutex::new(state) }
+        Lives { path, pool: (pool, called), state: Mutex::new((state, 0)) }
     }
 
     /// Those there are.
     pub(crate) fn all(&self) -> Vec<u128> {
-        let state = self.state.lock();
+        let (state, _) = &*self.state.lock();
         state.lives.iter().filter_map(|life| u128::from_str_radix(life, 16).ok()).collect()
     }
 
@@ -75,7 +76,28 @@ impl Lives {
 
     /// Replaces them, in a way that lasts.
     pub(crate) fn set(&self, lives: &[u128]) -> io::Result<()> {
-        let mut state = self.state.lock();
+        self.replace(&mut self.state.lock().0, lives)
+    }
+
+    /// Strikes all off, in a way that lasts.
+    pub(crate) fn strike(&self) -> io::Result<()> {
+        let (state, strikes) = &mut *self.state.lock();
+        *strikes += 1;
+        self.replace(state, &[])
+    }
+
+    /// How often all were struck off.
+    pub(crate) fn strikes(&self) -> u64 {
+        self.state.lock().1
+    }
+
+    /// Replaces them, unless all were struck off since that had happened so often.
+    pub(crate) fn set_unless_struck(&self, lives: &[u128], strikes: u64) -> io::Result<()> {
+        let (state, now) = &mut *self.state.lock();
+        if *now == strikes { self.replace(state, lives) } else { Ok(()) }
+    }
+
+    fn replace(&self, state: &mut State, lives: &[u128]) -> io::Result<()> {
         let new = State {
             lives: lives.iter().map(|life| format!("{life:032x}")).collect(),
             pool: digits(self.pool.0),
@@ -126,5 +148,21 @@ mod tests {
         assert_eq!(load(&path).all(), [255], "an earlier version has written it");
         fs::write(&path, "no JSON").expect("written");
         assert!(load(&path).all().is_empty());
+    }
+
+    #[test]
+    fn what_was_struck_off_meanwhile_does_not_come_back() {
+        let base = tempfile::tempdir().expect("a directory");
+        let path = base.path().join("pool.json");
+        let lives = Lives::load(path, [7; 16], "pool `a`".to_string());
+        for (is_struck, expected) in [(false, vec![2]), (true, vec![])] {
+            lives.set(&[1]).expect("written");
+            let strikes = lives.strikes();
+            if is_struck {
+                lives.strike().expect("written");
+            }
+            lives.set_unless_struck(&[2], strikes).expect("written");
+            assert_eq!(lives.all(), expected);
+        }
     }
 }

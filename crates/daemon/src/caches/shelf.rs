@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
+use storage::FileDevice;
 use warmfront::Pool;
 use warmfront::flash::{
     AddError, Condition, Failures, FlashOptions, Opened, Opening, Options, RingStatistics,
@@ -87,8 +88,8 @@ struct Shelved {
     id: Option<[u8; 16]>,
     /// What was found on it, or why it is not in use.
     note: String,
-    /// Calls go past the kernel's page cache.
-    is_direct: bool,
+    /// What is read and written, if it is in use.
+    file: Option<Arc<FileDevice>>,
 }
 
 /// The cache devices of a running pool.
@@ -96,7 +97,8 @@ pub(crate) struct Shelf {
     /// The origin and the mount point.
     tops: [Top; 2],
     pool_id: [u8; 16],
-    life: u128,
+    /// The name of this start on the devices.
+    life: Mutex<u128>,
     state_path: PathBuf,
     lives: Arc<Lives>,
     dwpd: Dwpd,
@@ -118,7 +120,7 @@ impl Shelf {
         let KnownAs { name, called, state_path } = known_as;
         let state = |error| CacheError::State { path: state_path.clone(), error };
         let pool_id = id_of(&name);
-        let life = u128::from_le_bytes(random_bytes().map_err(state)?);
+        let life = Mutex::new(u128::from_le_bytes(random_bytes().map_err(state)?));
         let lives = Arc::new(Lives::load(state_path.clone(), pool_id, called));
         let dwpd = settings.dwpd.unwrap_or(Dwpd::Hundredths(100));
         let (cipher, missing_key) = match settings.key.as_ref().map(CacheKey::cipher) {
@@ -134,7 +136,7 @@ impl Shelf {
             ..Options::default()
         };
         let struck = lives.clone();
-        let renounce = move || struck.set(&[]);
+        let renounce = move || struck.strike();
         let flash = FlashOptions { options, renounce: Some(Arc::new(renounce)) };
         let devices = Mutex::default();
         let tops = [("origin", origin), ("mount point", mountpoint)];
@@ -157,7 +159,7 @@ impl Shelf {
         if !settings.devices.is_empty() {
             // Nothing changes until all are in: whatever stops this, devices of before and of
             // this start know all.
-            let both = [before.as_slice(), &[self.life]].concat();
+            let both = [before.as_slice(), &[*self.life.lock()]].concat();
             self.lives.set(&both).map_err(state)?;
         }
         let mut notes = Vec::new();
@@ -170,12 +172,13 @@ impl Shelf {
                     let note = error.to_string();
                     notes.push(format!("{note}; the pool goes on without it"));
                     let device = device.clone();
-                    self.devices.lock().push(Shelved { device, id: None, note, is_direct: false });
+                    self.devices.lock().push(Shelved { device, id: None, note, file: None });
                 }
             }
         }
         // From here on the others miss what changes.
-        let lives: &[u128] = if pool.has_caches() { &[self.life] } else { &[] };
+        let life = *self.life.lock();
+        let lives: &[u128] = if pool.has_caches() { &[life] } else { &[] };
         self.lives.set(lives).map_err(state)?;
         Ok(notes)
     }
@@ -187,11 +190,25 @@ impl Shelf {
         device: &DevicePath,
         force: bool,
     ) -> Result<String, CacheError> {
-        self.lives
-            .set(&[self.life])
-            .map_err(|error| CacheError::State { path: self.state_path.clone(), error })?;
+        self.begin_life(pool)?;
         let note = self.add_one(pool, device, force, Vec::new())?;
         Ok(note.unwrap_or_else(|| "it was blank".to_string()))
+    }
+
+    /// Makes the devices of now those that are up to date, if none is any more: one of them took no
+    /// tombstone, or was removed and could not be wiped. It must not be believed again, and the
+    /// others may be.
+    fn begin_life(&self, pool: &Pool) -> Result<(), CacheError> {
+        if !self.lives.all().is_empty() {
+            return Ok(());
+        }
+        let state = |error| CacheError::State { path: self.state_path.clone(), error };
+        let strikes = self.lives.strikes();
+        let life = u128::from_le_bytes(random_bytes().map_err(state)?);
+        block_on(pool.begin_life_of_caches(life));
+        *self.life.lock() = life;
+        self.lives.set_unless_struck(&[life], strikes).map_err(state)?;
+        Ok(())
     }
 
     fn add_one(
@@ -212,21 +229,20 @@ impl Shelf {
         }
         device.check_outside(DeviceRole::Cache, &self.tops)?;
         let was_there = path.exists();
-        let file = device.open(DeviceRole::Cache)?;
-        let is_direct = file.is_direct();
+        let file = Arc::new(device.open(DeviceRole::Cache)?);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opening = Opening {
             pool: self.pool_id,
             device: random_bytes().map_err(state)?,
             salt: random_bytes().map_err(state)?,
-            life: self.life,
+            life: *self.life.lock(),
             lives: Some(lives),
             wall_seconds: now.as_secs(),
             force,
             empty: false,
         };
         let known: Vec<_> = rings(pool).map(|ring| ring.device).collect();
-        let added = block_on(pool.add_cache(Arc::new(file), &opening));
+        let added = block_on(pool.add_cache(file.clone(), &opening));
         let opened = added.map_err(|error| {
             if !was_there {
                 device.unmake();
@@ -250,7 +266,7 @@ impl Shelf {
         };
         devices.retain(|known| !known.device.is_at(&path));
         let note = found.unwrap_or("it was blank").to_string();
-        devices.push(Shelved { device: device.clone(), id, note, is_direct });
+        devices.push(Shelved { device: device.clone(), id, note, file: Some(file) });
         Ok(found.map(|found| format!("cache device {}: {found}", path.display())))
     }
 
@@ -265,15 +281,15 @@ impl Shelf {
         };
         let Shelved { device, id, .. } = devices.remove(at);
         if let Some(id) = id {
-            block_on(pool.remove_cache(id));
-            if let Err(error) = device.wipe() {
+            // If it stops here, what the device holds must not be used again.
+            self.lives
+                .strike()
+                .map_err(|error| CacheError::State { path: self.state_path.clone(), error })?;
+            if let Some(Err(error)) = block_on(pool.remove_cache(id)) {
                 let path = device.path.display();
                 tracing::warn!(%path, %error, "a removed cache device cannot be wiped");
-                // What it holds must not be used again.
-                self.lives
-                    .set(&[])
-                    .map_err(|error| CacheError::State { path: self.state_path.clone(), error })?;
             }
+            self.begin_life(pool)?;
         }
         Ok(device)
     }
@@ -309,7 +325,8 @@ impl Shelf {
                 segment_bytes: count(|ring| ring.segment_bytes),
                 segments: ring.map_or(0, |ring| ring.segments.0.into()),
                 segments_used: ring.map_or(0, |ring| ring.segments.1.into()),
-                is_direct: known.is_direct,
+                is_direct: known.file.as_ref().is_some_and(|file| file.is_direct()),
+                is_gone: known.file.as_ref().is_some_and(|file| !file.is_at(&known.device.path)),
                 latency_us: count(|ring| ring.latency.as_micros() as u64),
                 bypasses: count(|ring| ring.bypasses),
                 bypass: ring.and_then(|ring| ring.bypass).map(|bypass| CacheBypass {
@@ -319,6 +336,7 @@ impl Shelf {
                 }),
                 slower: ring.and_then(|ring| ring.slower).map(|slower| CacheSlower {
                     origin_us: slower.origin.as_micros() as u64,
+                    device_us: slower.device.as_micros() as u64,
                     since_seconds: slower.since.as_secs_f64(),
                 }),
                 dwpd: self.dwpd.hundredths().map(|hundredths| f64::from(hundredths) / 100.0),

@@ -106,16 +106,17 @@ impl Keeper {
     }
 
     /// Changes the setting, and returns when what no longer fits has been given back to the
-    /// system.
+    /// system. A floor that was set stays unless another one is given.
     ///
     /// # Errors
     /// When the setting makes no sense here; then nothing has changed.
     pub fn set(&self, setting: Setting) -> Result<CeilingSet, CeilingError> {
         let reading = self.sources.read();
-        let bounds = setting.bounds(&reading.memory())?;
         let started = Instant::now();
         let resident_before_bytes = self.sources.resident_bytes();
         let mut state = self.state.lock();
+        let setting = Setting { arc_min: setting.arc_min.or(state.setting.arc_min), ..setting };
+        let bounds = setting.bounds(&reading.memory())?;
         let change = state.governor.set_bounds(bounds, &reading);
         self.memory.set_ceiling_bytes_max(bounds.most_bytes);
         state.setting = setting;
@@ -297,6 +298,19 @@ mod tests {
         assert!(keeper.set(setting(1)).is_err() && keeper.set(setting(u64::MAX)).is_err());
         assert_eq!(keeper.memory().ceiling_bytes(), 32 << 20);
         drop(watch);
+    }
+
+    #[test]
+    fn a_floor_stays_until_another_is_given() {
+        let floor = |mib: u64| Some(Size::Bytes(mib << 20));
+        let first = Setting { arc_min: floor(16), ..setting(64 << 20) };
+        let keeper = Keeper::new(Sources::system(), first).expect("a keeper");
+        keeper.set(setting(48 << 20)).expect("a ceiling");
+        assert_eq!(keeper.status().floor_bytes, 16 << 20);
+        let refused = keeper.set(setting(12 << 20)).expect_err("it is below the floor");
+        assert!(matches!(refused, CeilingError::FloorAboveCeiling { .. }), "{refused}");
+        keeper.set(Setting { arc_min: floor(8), ..setting(12 << 20) }).expect("a ceiling");
+        assert_eq!(keeper.status().floor_bytes, 8 << 20);
     }
 
     #[test]

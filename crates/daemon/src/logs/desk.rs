@@ -1,11 +1,11 @@
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures::executor::block_on;
 use parking_lot::Mutex;
-use storage::{Clock, Device, Origin, RealClock};
+use storage::{Clock, Device, Origin, RealClock, block_on};
 use warmfront::{HumanSize, Pool, ReplayOptions, Replayed, replay};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zil::{End, Log, OpenError, Opening, Options, Recovery};
@@ -51,7 +51,27 @@ pub(crate) struct Desk {
 struct State {
     marker: Marker,
     /// Which is in use.
-    device: Option<DevicePath>,
+    device: Option<InUse>,
+}
+
+/// A log device in use.
+#[derive(Debug)]
+struct InUse {
+    device: DevicePath,
+    /// What lay at its path when it was taken in use.
+    identity: Option<Identity>,
+}
+
+/// Tells files and block devices apart: the device number and inode of a file, the number of a
+/// block device.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> io::Result<Identity> {
+    let metadata = std::fs::metadata(path)?;
+    Ok(match metadata.file_type().is_block_device() {
+        true => (metadata.rdev(), 0),
+        false => (metadata.dev(), metadata.ino()),
+    })
 }
 
 impl Desk {
@@ -217,7 +237,7 @@ impl Desk {
             && since(&self.origin).is_ok_and(|since| since == marker.since);
         let (recovery, report) =
             self.replay(origin, &path, recovery, ReplayOptions { names_lasted }, tell, &mut notes)?;
-        let applied = report.records;
+        let applied = report.records - report.left_out;
         let last = found.last.0;
         match found.end {
             End::Damaged { lasted } => {
@@ -288,7 +308,8 @@ impl Desk {
             let since = since(&self.origin).map_err(|error| self.state_error(error))?;
             state.marker.since = since;
             state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
-            state.device = Some(device.clone());
+            let identity = identity(&device.path).ok();
+            state.device = Some(InUse { device: device.clone(), identity });
         }
         let (state, marker_path) = (self.state.clone(), self.marker_path.clone());
         let renounce = move || {
@@ -324,7 +345,12 @@ impl Desk {
             let has = self.device().map_or("none".to_string(), |known| known.to_string());
             return Err(LogError::Unknown { path: path.to_owned(), has });
         };
+        let missing = self.missing();
         self.stop(pool)?;
+        if missing.is_some() {
+            // What lies there by now is not ours to wipe.
+            return Ok(());
+        }
         if let Err(error) = device.wipe() {
             let path = device.path.display();
             tracing::warn!(%path, %error, "a removed log device cannot be wiped");
@@ -352,7 +378,19 @@ impl Desk {
 
     /// The device in use.
     pub fn device(&self) -> Option<DevicePath> {
-        self.state.lock().device.clone()
+        self.state.lock().device.as_ref().map(|used| used.device.clone())
+    }
+
+    /// What has become of the device in use, with its verb, if it is not to be found where the next
+    /// start would look for it.
+    pub fn missing(&self) -> Option<&'static str> {
+        let state = self.state.lock();
+        let InUse { device, identity: taken } = state.device.as_ref()?;
+        match identity(&device.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some("has been removed"),
+            Ok(found) if taken.is_some_and(|taken| taken != found) => Some("has been replaced"),
+            _ => None,
+        }
     }
 }
 
@@ -377,12 +415,17 @@ fn open_file(device: &DevicePath) -> Result<(PathBuf, Arc<dyn Device>), LogError
 fn summary(path: &Path, report: &Replayed, seconds: f64) -> String {
     let kinds: Vec<String> =
         report.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let applied = report.records - report.left_out;
+    let applied = match report.left_out {
+        0 => applied.to_string(),
+        _ => format!("{applied} of {}", report.records),
+    };
     let mut text = format!(
-        "{} records of the log on {} ({}) were brought to the origin in {seconds:.1} s: {} of data",
-        report.records,
+        "{applied} records of the log on {} ({}) were brought to the origin in {seconds:.1} s: {} \
+         of data",
         path.display(),
         kinds.join(", "),
-        HumanSize(report.data_bytes)
+        HumanSize(report.data_bytes - report.left_out_bytes)
     );
     for (count, what) in [
         (report.made, "objects made anew"),
@@ -392,6 +435,10 @@ fn summary(path: &Path, report: &Replayed, seconds: f64) -> String {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));
         }
+    }
+    if report.left_out > 0 {
+        let data = HumanSize(report.left_out_bytes);
+        text.push_str(&format!("; {} records with {data} of data were left out", report.left_out));
     }
     text
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use serde::Serialize;
-use storage::{DeviceError, DirectoryOptions, DirectoryOrigin, Origin};
-use zil::{End, Log, Opening, Options, Recovery};
+use storage::{DeviceError, DirectoryOptions, DirectoryOrigin, FileDevice, Origin};
+use zil::{End, Log, OpenError, Opening, Options, Recovery};
 
 use super::desk::{Desk, LogSettings, Tell, clock};
 use super::error::LogError;
@@ -17,6 +17,7 @@ use crate::error::ControlError;
 use crate::lock::{Owner, PoolLock};
 use crate::paths::Paths;
 use crate::pool_file::PoolFile;
+use crate::target::find_mount;
 
 /// A log, as it is found on its device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,6 +36,8 @@ pub struct LogShown {
     pub end: String,
     /// Records behind the end.
     pub beyond_records: u64,
+    /// The pool that is mounted and writes to it.
+    pub in_use_by: Option<String>,
 }
 
 /// A record of a log.
@@ -55,8 +58,12 @@ pub struct LogRecord {
 pub struct LogDiscarded {
     /// The device.
     pub path: PathBuf,
-    /// Records that it held.
-    pub records: u64,
+    /// Records that it held, if it is there.
+    pub records: Option<u64>,
+    /// What is wrong with it, with its verb, if it cannot be had.
+    pub lost: Option<String>,
+    /// The pool that goes on without it.
+    pub pool: Option<String>,
 }
 
 /// A log device to be looked at by hand.
@@ -78,11 +85,20 @@ struct PoolOfLog {
 }
 
 impl LogTarget {
-    /// Finds out what `text` names: a pool, else a device.
+    /// Finds out what `text` names: a pool, a path under its mount, else a device.
     ///
     /// # Errors
-    /// When it names neither.
+    /// When it names none of them.
     pub fn find(paths: &Paths, text: &OsStr) -> Result<LogTarget, ControlError> {
+        if text.as_encoded_bytes().contains(&b'/')
+            && let Ok(Some((client, _))) = find_mount(paths, Path::new(text))
+        {
+            return LogTarget::named(paths, client.descriptor().pool.as_ref());
+        }
+        LogTarget::named(paths, text)
+    }
+
+    fn named(paths: &Paths, text: &OsStr) -> Result<LogTarget, ControlError> {
         let markers = markers(paths)?;
         let named = text.to_str().filter(|name| !name.contains('/'));
         if let Some(pool) = named.filter(|name| paths.settings(name).exists()) {
@@ -125,9 +141,7 @@ impl LogTarget {
 
     /// Whether the log is noted to hold what the origin may not.
     pub(crate) fn may_hold_something(&self) -> Result<bool, LogError> {
-        let Some(path) = &self.marker_path else { return Ok(false) };
-        let state = |error| LogError::State { path: path.clone(), error };
-        Ok(Marker::load(path).map_err(state)?.is_some_and(|marker| marker.in_use.is_some()))
+        Ok(self.marker()?.is_some_and(|(_, marker)| marker.in_use.is_some()))
     }
 
     /// Where the log lies.
@@ -135,14 +149,19 @@ impl LogTarget {
         &self.device.path
     }
 
-    /// Looks at the log, and hands each record to `each` until that says no.
+    /// Looks at the log, and hands each record to `each` until that says no. One that a mounted
+    /// pool writes to is shown as it is at the moment.
     ///
     /// # Errors
-    /// When there is no log, or it is in use or cannot be read.
+    /// When there is no log, or it cannot be read.
     pub fn show(&self, mut each: impl FnMut(LogRecord) -> bool) -> Result<LogShown, ControlError> {
-        let mut recovery = self.open()?;
+        let (mut recovery, in_use_by) = match self.open() {
+            Err(LogError::InUse { pool }) => (self.look()?, Some(pool)),
+            opened => (opened?, None),
+        };
         let found = recovery.found().clone();
         let end = match &found.end {
+            _ if in_use_by.is_some() => "being written".to_string(),
             End::Whole => "whole".to_string(),
             End::Damaged { lasted } => {
                 format!("damaged: acknowledged records up to {lasted} at least are lost")
@@ -157,11 +176,18 @@ impl LogTarget {
             last: found.last.0,
             records: found.records(),
             end,
-            beyond_records: found.beyond_records,
+            beyond_records: if in_use_by.is_some() { 0 } else { found.beyond_records },
+            in_use_by,
         };
         let path = self.device.path.clone();
-        let failed = |error| LogError::Finish { path: path.clone(), error };
-        while let Some((position, record)) = block_on(recovery.next()).map_err(failed)? {
+        loop {
+            let (position, record) = match block_on(recovery.next()) {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                // The origin has it by now, and its place has been used again.
+                Err(_) if shown.in_use_by.is_some() => break,
+                Err(error) => return Err(LogError::Finish { path, error }.into()),
+            };
             let goes_on = each(LogRecord {
                 position: position.0,
                 kind: record.kind_name(),
@@ -200,25 +226,47 @@ impl LogTarget {
         Ok(notes)
     }
 
-    /// Gives up what the log holds.
+    /// Gives up what the log holds; also one that is lost, if a pool is known to have used it.
     ///
     /// # Errors
-    /// When there is no log, or it is in use.
+    /// When there is no log, and none is missed, or it is in use.
     pub fn discard(&self, paths: &Paths) -> Result<LogDiscarded, ControlError> {
         let _lock = self.owner.as_ref().map(|owner| self.lock(paths, owner)).transpose()?;
-        let recovery = self.open()?;
-        let records = recovery.found().records();
         let path = self.device.path.clone();
-        let discarded = block_on(recovery.discard());
-        drop(discarded.map_err(|error| LogError::Finish { path: path.clone(), error })?);
-        if let Some(marker_path) = &self.marker_path {
-            let state = |error| LogError::State { path: marker_path.clone(), error };
-            if let Some(mut marker) = Marker::load(marker_path).map_err(state)? {
-                marker.in_use = None;
-                marker.save(marker_path).map_err(state)?;
+        let pool = self.owner.as_ref().map(|owner| owner.pool.clone());
+        let marker = self.marker()?;
+        let missed = marker.as_ref().and_then(|(_, marker)| marker.in_use.clone());
+        let is_ours = |found: &str| missed.as_deref().is_none_or(|missed| missed == found);
+        let (records, lost) = match self.open() {
+            Ok(recovery) if is_ours(&digits(recovery.id())) => {
+                let records = recovery.found().records();
+                let discarded = block_on(recovery.discard());
+                drop(discarded.map_err(|error| LogError::Finish { path: path.clone(), error })?);
+                (Some(records), None)
             }
+            // What lies there is somebody else's.
+            Ok(_) => (None, Some("holds another log now".to_string())),
+            Err(error) => match lost(&error).filter(|_| missed.is_some()) {
+                Some(what) => (None, Some(what)),
+                None => return Err(error.into()),
+            },
+        };
+        if let Some((marker_path, mut marker)) = marker {
+            match (&lost, missed) {
+                (Some(_), Some(missed)) => marker.give_up(&missed),
+                _ => marker.in_use = None,
+            }
+            let state = |error| LogError::State { path: marker_path.clone(), error };
+            marker.save(&marker_path).map_err(state)?;
         }
-        Ok(LogDiscarded { path, records })
+        Ok(LogDiscarded { path, records, lost, pool })
+    }
+
+    /// What is noted of the log, and where.
+    fn marker(&self) -> Result<Option<(PathBuf, Marker)>, LogError> {
+        let Some(path) = &self.marker_path else { return Ok(None) };
+        let state = |error| LogError::State { path: path.clone(), error };
+        Ok(Marker::load(path).map_err(state)?.map(|marker| (path.clone(), marker)))
     }
 
     fn lock(&self, paths: &Paths, owner: &PoolOfLog) -> Result<PoolLock, ControlError> {
@@ -251,12 +299,38 @@ impl LogTarget {
             }
             (error, _) => error.into(),
         })?;
-        let state = |error| LogError::State { path: "/dev/urandom".into(), error };
-        let (log, seed) = (random_bytes().map_err(state)?, random_bytes().map_err(state)?);
-        let opening = Opening { pool: [0; 16], log, seed, force: true };
-        let opened = block_on(Log::open(Arc::new(file), opening, Options::default(), clock()));
-        opened.map_err(|error| LogError::Contents { path, error })
+        recover(path, file)
     }
+
+    /// The same though somebody uses it.
+    fn look(&self) -> Result<Recovery, LogError> {
+        let path = self.device.path.clone();
+        let device = DevicePath { path: path.clone(), size_bytes: None };
+        recover(path, device.look(DeviceRole::Log)?)
+    }
+}
+
+fn recover(path: PathBuf, file: FileDevice) -> Result<Recovery, LogError> {
+    let state = |error| LogError::State { path: "/dev/urandom".into(), error };
+    let (log, seed) = (random_bytes().map_err(state)?, random_bytes().map_err(state)?);
+    let opening = Opening { pool: [0; 16], log, seed, force: true };
+    let opened = block_on(Log::open(Arc::new(file), opening, Options::default(), clock()));
+    opened.map_err(|error| LogError::Contents { path, error })
+}
+
+/// What is wrong with a log that cannot be had any more, with its verb.
+fn lost(error: &LogError) -> Option<String> {
+    Some(match error {
+        LogError::NoTarget { .. } => "is not there".to_string(),
+        LogError::Contents { error, .. } => match error {
+            OpenError::NoLog => "holds no log any more".to_string(),
+            OpenError::Foreign { found } => format!("holds {found} now"),
+            OpenError::TooSmall { .. } => "has become shorter".to_string(),
+            OpenError::Damaged => "is damaged".to_string(),
+            _ => return None,
+        },
+        _ => return None,
+    })
 }
 
 /// The name by which the log of a pool without settings knows it.

@@ -181,6 +181,14 @@ impl Ring {
     }
 }
 
+impl Ring {
+    /// Overwrites the superblocks.
+    pub(crate) async fn wipe(&self) -> Result<(), DeviceError> {
+        let zeros = AlignedBuffer::zeroed(SUPERBLOCK_BYTES);
+        write_superblocks(&*self.device, zeros).await
+    }
+}
+
 impl Opening {
     /// The superblock of a device that is formatted.
     fn superblock(
@@ -239,9 +247,13 @@ async fn look(device: &dyn Device, opening: &Opening) -> Result<Option<Superbloc
     }
 }
 
-async fn write_superblock(device: &dyn Device, superblock: &Superblock) -> Result<(), AddError> {
+async fn write_superblock(device: &dyn Device, superblock: &Superblock) -> Result<(), DeviceError> {
     let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES);
     superblock.encode(&mut buffer);
+    write_superblocks(device, buffer).await
+}
+
+async fn write_superblocks(device: &dyn Device, buffer: AlignedBuffer) -> Result<(), DeviceError> {
     let buffer = Arc::new(buffer);
     // One after the other: a crash in between leaves one whole copy.
     for offset in SUPERBLOCKS {

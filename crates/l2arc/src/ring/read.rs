@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::Ring;
 use super::state::State;
-use crate::health::{Asking, Failure};
+use crate::health::{Asking, Failure, Share};
 use crate::index::{BLOCK_BYTES, Entry, HEAT_MAX};
 use crate::key::Key;
 use crate::location::UNIT_BYTES;
@@ -113,6 +113,31 @@ impl Ring {
         self.ask(&mut self.state.lock(), entry, (origin, others), now).err()
     }
 
+    /// Whether it is worth its while to ask the device for a share of the records that a caller
+    /// wants, of which `entry` is one, when the `origin` has to be asked for others.
+    pub(crate) fn is_worth_it(
+        self: &Arc<Self>,
+        entry: Entry,
+        origin: Duration,
+        share: Share,
+    ) -> bool {
+        let now = self.now();
+        let state = &mut *self.state.lock();
+        let is_writing = self.is_writing(state);
+        match state.health.is_worth_it(origin, share, is_writing, now) {
+            Asking::Yes => return true,
+            Asking::No => {}
+            Asking::Probe => self.look(state, entry),
+        }
+        false
+    }
+
+    /// Sees how the device does, with nobody waiting.
+    fn look(self: &Arc<Self>, state: &State, entry: Entry) {
+        let incarnation = state.segments[entry.location.segment as usize].incarnation;
+        self.spawn(probe(self.clone(), entry, incarnation));
+    }
+
     /// Whether to ask the device, when the `origin` takes so long. If it may be asked again soon,
     /// somebody who does not wait looks. Returns the incarnation of the record's segment.
     fn ask(
@@ -126,10 +151,10 @@ impl Ring {
             return Err(Miss::Bypassed);
         }
         let incarnation = state.segments[entry.location.segment as usize].incarnation;
-        match state.health.asking(origin, others, state.is_writing(), now) {
+        match state.health.asking(origin, others, self.is_writing(state), now) {
             Asking::Yes => return Ok(incarnation),
             Asking::No => {}
-            Asking::Probe => self.spawn(probe(self.clone(), entry, incarnation)),
+            Asking::Probe => self.look(state, entry),
         }
         Err(Miss::Slower)
     }
@@ -176,7 +201,7 @@ impl Ring {
         let length = raw.as_ref().map_or(0, |raw| raw.buffer.len() as u64);
         let Timed { before, was_writing, .. } = timed;
         let state = &mut *timed.end().state.lock();
-        let is_writing = was_writing || state.is_writing();
+        let is_writing = was_writing || self.is_writing(state);
         state.health.rate.ended(length, now);
         match raw {
             Ok(raw) => {
@@ -242,7 +267,7 @@ impl<'a> Timed<'a> {
         let state = &mut *ring.state.lock();
         let before = state.health.rate.under_way();
         state.health.rate.began(now);
-        Timed { ring: Some(ring), before, was_writing: state.is_writing() }
+        Timed { ring: Some(ring), before, was_writing: ring.is_writing(state) }
     }
 
     /// The caller tells how it ended.

@@ -159,11 +159,6 @@ impl State {
         }
     }
 
-    /// Whether writes of records are under way.
-    pub(super) fn is_writing(&self) -> bool {
-        !self.buffered.is_empty()
-    }
-
     pub(super) fn stored_bytes(&self) -> u64 {
         self.tenants.values().sum()
     }

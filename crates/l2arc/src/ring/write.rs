@@ -316,6 +316,15 @@ impl Ring {
         self.spawn(seal(self.clone(), writing));
     }
 
+    /// Whether the device has anything to do but to read for others: writes of records, of
+    /// directories and of the journal.
+    pub(super) fn is_writing(&self, state: &State) -> bool {
+        !state.buffered.is_empty()
+            || state.sealing > 0
+            || state.emptying
+            || self.journal.lock().committing
+    }
+
     /// Sends all that waits in RAM on its way and waits until it is written.
     pub(crate) async fn settle(self: &Arc<Self>) {
         self.close_chunk(&mut self.state.lock());
@@ -324,6 +333,23 @@ impl Ring {
                 || state.condition != Condition::Works
         })
         .await;
+    }
+
+    /// Names this start of the pool anew, and returns once that lasts, if the device takes it.
+    pub(crate) async fn begin_life(self: &Arc<Self>, life: u128) {
+        let position = {
+            let mut state = self.state.lock();
+            if state.condition != Condition::Works {
+                return;
+            }
+            state.life = life;
+            let mut journal = self.journal.lock();
+            journal.renew = true;
+            journal.appended += 1;
+            journal.appended
+        };
+        // A device that does not take it has the earlier one, and is not believed.
+        let _ = self.durable(position).await;
     }
 
     /// Writes everything down, so that the next start reads directories only.
@@ -399,7 +425,7 @@ async fn write_chunk(ring: &Arc<Ring>, waiting: Waiting) {
     if let Some(buffer) = Arc::into_inner(buffer) {
         ring.shared.buffers.give(buffer);
     }
-    if !state.is_writing() {
+    if state.buffered.is_empty() {
         ring.shared.buffers.trim();
     }
     state.segments[segment as usize].users -= 1;

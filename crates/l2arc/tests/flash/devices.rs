@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use l2arc::{AddError, Cipher, Flash, Miss, Opened, Opening, Options};
-use storage::MemoryDevice;
+use rustix::io::Errno;
+use storage::{FaultyDevice, MemoryDevice};
 
 use crate::common::{DEVICE_BYTES, Subject, key, opening, options};
 
@@ -144,10 +145,41 @@ fn devices_share_the_load_and_one_may_leave() {
     assert!(stored.iter().all(|bytes| *bytes > 100_000), "{stored:?}");
     let sum: u64 = flash.statistics().tenants.iter().map(|(_, bytes)| bytes).sum();
     assert_eq!(sum, stored.iter().sum(), "datasets and devices have the same sum");
-    assert!(subject.simulation.run(flash.remove([1; 16])));
-    assert!(!subject.simulation.run(flash.remove([1; 16])), "it is gone");
+    assert_eq!(subject.simulation.run(flash.remove([1; 16])), Some(Ok(())));
+    assert_eq!(subject.simulation.run(flash.remove([1; 16])), None, "it is gone");
     let left = subject.present(keys());
     assert!((50..150).contains(&left), "{left}");
     flash.validate();
     subject.fill((0..20).map(|part| key(2, part)));
+}
+
+#[test]
+fn another_life_leaves_behind_a_device_that_took_no_tombstone() {
+    let subject = Subject::new(1, options());
+    let good = blank();
+    let (faulty, faults) = FaultyDevice::new(blank(), Arc::new(subject.simulation.clone()));
+    let bad = Arc::new(faulty);
+    let before = Opening { lives: Some(Vec::new()), ..opening(1) };
+    subject.add(good.clone(), &before).expect("added");
+    subject.add(bad.clone(), &Opening { device: [9; 16], ..before }).expect("added");
+    let keys = || (0..60).map(|part| key(1, part));
+    subject.fill(keys());
+    faults.fail_next_of(u64::MAX, Errno::IO, |_| true);
+    let killed: Vec<_> = keys().take(30).collect();
+    let not_durable = subject.simulation.run(subject.flash.kill(&killed));
+    assert_eq!(not_durable.expect_err("one does not take it").devices, [[9; 16]]);
+    subject.flash.renounced([9; 16]);
+    // One cannot be wiped, the other goes on under another name.
+    let removed = subject.simulation.run(subject.flash.remove([9; 16]));
+    assert!(matches!(removed, Some(Err(_))), "{removed:?}");
+    subject.simulation.run(subject.flash.begin_life(7));
+    subject.simulation.crash();
+    faults.clear();
+
+    let again = Subject::new(2, options());
+    let next = |life| Opening { lives: Some(vec![7]), ..opening(life) };
+    assert_eq!(again.add(good, &next(2)), Ok(Opened::Warm));
+    assert_eq!(again.add(bad, &next(2)), Ok(Opened::Stale));
+    assert!(again.present(keys().skip(30)) > 0);
+    assert!(killed.iter().all(|key| again.read(key, 0).is_err()), "they were killed");
 }

@@ -1,11 +1,12 @@
 //! Cases of OpenZFS's test suite for its L2ARC that the other tests here do not have already: of
-//! `l2arc_arcstats`, `l2arc_l2miss` and `l2arc_mfuonly` see the engine's tests, of `persist_l2arc`
-//! those of keeping.
+//! `l2arc_arcstats`, `l2arc_l2miss` and `l2arc_mfuonly` see the engine's tests, of
+//! `persist_l2arc_001` and `_002` those of keeping.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use l2arc::{Cipher, Compression, Opened, Options, Refused};
+use l2arc::{Cipher, Compression, Condition, Key, Opened, Opening, Options, Refused};
+use rustix::io::Errno;
 use storage::{Clock, DeviceOperation, FaultyDevice, MemoryDevice, Random};
 
 use crate::common::{DEVICE_BYTES, Subject, key, opening, options};
@@ -58,7 +59,7 @@ fn more_drive_writes_a_day_write_more_before_and_after_a_restart() {
 /// holds.
 #[test]
 fn nothing_is_fed_before_all_is_known() {
-    let device = Arc::new(MemoryDevice::new(DEVICE_BYTES, 512));
+    let device = blank();
     let first = Subject::new(1, options());
     first.add(device.clone(), &opening(1)).expect("added");
     first.fill((0..20).map(|part| key(1, part)));
@@ -70,6 +71,81 @@ fn nothing_is_fed_before_all_is_known() {
     again.simulation.run(again.flash.recovered());
     again.admit(&key(2, 0), 0).expect("all is known");
     assert_eq!(again.present((0..20).map(|part| key(1, part))), 20);
+}
+
+fn kept() -> impl Iterator<Item = Key> + Clone {
+    (0..20).map(|part| key(1, part))
+}
+
+/// A device with these records on it, after a clean stop in life 1.
+fn with_records() -> Arc<MemoryDevice> {
+    let device = blank();
+    let subject = Subject::new(1, options());
+    subject.add(device.clone(), &opening(1)).expect("added");
+    subject.fill(kept());
+    subject.simulation.run(subject.flash.stop());
+    device
+}
+
+/// `persist_l2arc_003_neg`: a device that is to start empty brings nothing back, then or later.
+#[test]
+fn what_is_not_to_be_brought_back_is_not() {
+    let device = with_records();
+    for life in [2, 3] {
+        let subject = Subject::new(life as u64, options());
+        let empty = Opening { empty: life == 2, ..opening(life) };
+        subject.add(device.clone(), &empty).expect("added");
+        let ring = subject.flash.statistics().rings.remove(0);
+        assert_eq!((ring.condition, ring.stored_bytes), (Condition::Works, 0), "life {life}");
+        assert_eq!(subject.flash.statistics().records, 0, "life {life}");
+        assert_eq!(subject.present(kept()), 0, "life {life}");
+        subject.simulation.run(subject.flash.stop());
+    }
+}
+
+/// `persist_l2arc_004_pos`: a device that a start had to do without, and that comes after it,
+/// brings all back if nothing has changed since, and nothing otherwise: unlike in ZFS, where a
+/// block's address tells its age, what it holds may be old.
+#[test]
+fn a_device_that_comes_late_brings_all_back_or_nothing() {
+    for changes in [false, true] {
+        let device = with_records();
+        let subject = Subject::new(2, options());
+        subject.add(blank(), &opening(3)).expect("another");
+        if changes {
+            subject.kill(&key(1, 0));
+        }
+        let late = Opening { life: 3, lives: Some(vec![1, 3]), ..opening(1) };
+        let opened = subject.add(device.clone(), &late);
+        let expected = if changes { (Opened::Stale, 0) } else { (Opened::Warm, 20) };
+        assert_eq!((opened, subject.present(kept())), (Ok(expected.0), expected.1));
+        subject.fill((0..20).map(|part| key(2, part)));
+        subject.flash.validate();
+        subject.simulation.run(subject.flash.stop());
+        // Had it missed that start altogether, it would not be believed in the next.
+        let missed = with_records();
+        let next = Subject::new(4, options());
+        let lives = Some(vec![3]);
+        assert_eq!(next.add(missed, &Opening { lives, ..opening(4) }), Ok(Opened::Stale));
+    }
+}
+
+/// `persist_l2arc_005_pos`: a device that is away for a while, and of which nothing dies
+/// meanwhile, has all it had when it is back.
+#[test]
+fn a_device_that_was_away_has_what_it_had() {
+    let subject = Subject::new(1, options());
+    let (faulty, faults) = FaultyDevice::new(blank(), Arc::new(subject.simulation.clone()));
+    subject.add(Arc::new(faulty), &opening(1)).expect("added");
+    subject.fill(kept());
+    faults.fail_next_of(u64::MAX, Errno::IO, |_| true);
+    assert_eq!(subject.present(kept()), 0);
+    let ring = || subject.flash.statistics().rings.remove(0);
+    assert_eq!(ring().condition, Condition::Bypassed);
+    faults.clear();
+    subject.simulation.run(subject.simulation.sleep(Duration::from_secs(1000)));
+    assert_eq!(ring().condition, Condition::Works);
+    assert_eq!(subject.present(kept()), 20);
 }
 
 fn blank() -> Arc<MemoryDevice> {
@@ -178,7 +254,7 @@ fn a_ring_comes_round_while_another_is_read_in() {
     let subject = Subject::new(2, options());
     subject.add(blank(), &opening(2)).expect("added");
     let (faulty, faults) = FaultyDevice::new(old, Arc::new(subject.simulation.clone()));
-    let opening = l2arc::Opening { lives: None, ..opening(1) };
+    let opening = Opening { lives: None, ..opening(1) };
     let added = subject.flash.add(Arc::new(faulty), &opening);
     let hang = async {
         let added = added.await;

@@ -38,11 +38,15 @@ pub struct DeviceOptions {
     pub transport: Option<Transport>,
     /// A call that takes longer fails.
     pub deadline: Duration,
+    /// Only to look at what lies there, also while somebody else uses it: it is opened for reading
+    /// and not locked.
+    pub looks_only: bool,
 }
 
 impl Default for DeviceOptions {
     fn default() -> DeviceOptions {
-        DeviceOptions { size_bytes: None, transport: None, deadline: Duration::from_secs(10) }
+        let deadline = Duration::from_secs(10);
+        DeviceOptions { size_bytes: None, transport: None, deadline, looks_only: false }
     }
 }
 
@@ -84,11 +88,13 @@ impl FileDevice {
     ///
     /// # Errors
     /// When it cannot be opened for reading and writing, cannot be as large as asked for, is
-    /// neither file nor block device, or is in use.
+    /// neither file nor block device, or is in use; less, if it is only to be looked at.
     pub fn open(path: &Path, options: &DeviceOptions) -> Result<FileDevice, DeviceError> {
         let name = path.display().to_string();
-        let (file, direct) = open(path, options.size_bytes.is_some())?;
-        lock(&file, &name)?;
+        let (file, direct) = open(path, options)?;
+        if !options.looks_only {
+            lock(&file, &name)?;
+        }
         let stat = fstat(&file).map_err(DeviceError::system("stat"))?;
         let (size_bytes, block_bytes) = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
@@ -126,6 +132,14 @@ impl FileDevice {
     /// Whether calls go past the kernel's page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
+    }
+
+    /// Whether `path` leads to this file or block device, and not to another or to nothing.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let there = rustix::fs::stat(path);
+        let here = fstat(&self.file);
+        matches!((there, here), (Ok(there), Ok(here))
+            if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino))
     }
 
     /// The threads for a call, if it is one for them, and the system has let them start.
@@ -197,9 +211,10 @@ fn thread_name(device: &str) -> String {
 }
 
 /// Opens past the page cache, else with it. Says which.
-fn open(path: &Path, creates: bool) -> Result<(OwnedFd, bool), DeviceError> {
-    let mut flags = OFlags::RDWR | OFlags::CLOEXEC;
-    if creates {
+fn open(path: &Path, options: &DeviceOptions) -> Result<(OwnedFd, bool), DeviceError> {
+    let mut flags = OFlags::CLOEXEC;
+    flags |= if options.looks_only { OFlags::RDONLY } else { OFlags::RDWR };
+    if options.size_bytes.is_some() {
         flags |= OFlags::CREATE;
     }
     // Of a block device, this says whether the kernel or another program has claimed it.
@@ -207,7 +222,7 @@ fn open(path: &Path, creates: bool) -> Result<(OwnedFd, bool), DeviceError> {
         use std::os::unix::fs::FileTypeExt;
         metadata.file_type().is_block_device()
     });
-    if is_block {
+    if is_block && !options.looks_only {
         flags = (flags | OFlags::EXCL).difference(OFlags::CREATE);
     }
     let mode = Mode::RUSR | Mode::WUSR;

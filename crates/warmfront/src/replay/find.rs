@@ -71,6 +71,24 @@ impl Replay<'_> {
             self.find_named().await?;
             self.find_lost().await?;
         }
+        self.find_lent().await
+    }
+
+    /// Finds the names that a replay which was stopped has lent to things that were found by
+    /// others, since the directory was not known yet.
+    async fn find_lent(&mut self) -> Result<(), ReplayError> {
+        for index in std::mem::take(&mut self.lent_unseen) {
+            let thing = &self.ledger.things[index];
+            let lent = lent_name(&thing.identity);
+            let above = thing.bound.first().and_then(|(parent, _)| self.fates[*parent].directory());
+            let Some(directory) = above else { continue };
+            let Some(entry) = self.occupant(directory, &lent).await? else { continue };
+            if let Fate::There(there) = &mut self.fates[index]
+                && there.object == entry.object
+            {
+                there.lent = Some((directory, lent));
+            }
+        }
         Ok(())
     }
 
@@ -129,8 +147,11 @@ impl Replay<'_> {
         let directory_of =
             |(parent, name): &Spot| Some((self.fates[*parent].directory()?, name.clone()));
         let mut places: Vec<(ObjectId, OsString)> = Vec::new();
+        let mut is_lent_seen = true;
         if let Some((parent, _)) = thing.bound.first() {
-            places.extend(directory_of(&(*parent, lent.clone())));
+            let place = directory_of(&(*parent, lent.clone()));
+            is_lent_seen = place.is_some();
+            places.extend(place);
             places.push((self.root, lent.clone()));
         }
         places.extend(thing.names.iter().rev().filter_map(directory_of));
@@ -146,6 +167,9 @@ impl Replay<'_> {
             }
             let (object, kind) = (entry.object, entry.attributes.kind);
             let (strayed, at) = (false, (directory, name));
+            if !is_lent_seen && lent.is_none() {
+                self.lent_unseen.push(index);
+            }
             let there = There { object, kind, strayed, at, lent };
             self.fates[index] = Fate::There(there);
             return Ok(true);
@@ -153,6 +177,9 @@ impl Replay<'_> {
         let paths = self.ledger.things[index].paths.clone();
         for path in paths.iter().rev().filter(|path| !path.is_empty()) {
             if let Some(there) = self.follow(index, path).await? {
+                if !is_lent_seen {
+                    self.lent_unseen.push(index);
+                }
                 self.fates[index] = Fate::There(there);
                 return Ok(true);
             }
@@ -161,18 +188,22 @@ impl Replay<'_> {
     }
 
     /// Follows a recorded path to a thing. Where a directory on the way was renamed, now one and
-    /// now another stands under its name: all are tried.
+    /// now another stands under its name: all are tried. One that a crash has taken leads on to
+    /// what the log says had been moved into it.
     async fn follow(&mut self, index: Index, path: &OsStr) -> Result<Option<There>, ReplayError> {
         use std::os::unix::ffi::OsStrExt;
         let names: Vec<&OsStr> =
             path.as_bytes().split(|&byte| byte == b'/').map(OsStr::from_bytes).collect();
-        let mut open = vec![(self.root, 0)];
+        let mut open = vec![(Some(self.root), self.things_at(self.root), 0)];
         for _ in 0..STEPS_MAX {
-            let Some((directory, depth)) = open.pop() else { break };
+            let Some((directory, things, depth)) = open.pop() else { break };
             let name = names[depth];
-            let found = self.occupant(directory, name).await?;
+            let found = match directory {
+                Some(directory) => self.occupant(directory, name).await?,
+                None => None,
+            };
             if depth + 1 == names.len() {
-                if let Some(entry) = found
+                if let Some((directory, entry)) = directory.zip(found)
                     && let Likeness::Same { .. } = self.likeness(index, &entry)
                 {
                     let (object, kind) = (entry.object, entry.attributes.kind);
@@ -182,16 +213,21 @@ impl Replay<'_> {
                 }
                 continue;
             }
-            for thing in self.ledger.at_name(self.things_at(directory), name) {
-                if let Some(object) = self.fates[thing].directory() {
-                    open.push((object, depth + 1));
+            for thing in self.ledger.at_name(things, name) {
+                let directory = self.fates[thing].directory();
+                let mut things = directory.map_or(Vec::new(), |object| self.things_at(object));
+                if !things.contains(&thing) {
+                    things.push(thing);
                 }
+                open.push((directory, things, depth + 1));
             }
             let found = found.filter(|entry| entry.attributes.kind == Kind::Directory);
-            if let Some(entry) = found
-                && !open.contains(&(entry.object, depth + 1))
+            let found = found.map(|entry| entry.object);
+            let is_open = open.iter().any(|(at, _, deep)| *at == found && *deep == depth + 1);
+            if let Some(object) = found
+                && !is_open
             {
-                open.push((entry.object, depth + 1));
+                open.push((found, self.things_at(object), depth + 1));
             }
         }
         Ok(None)

@@ -28,6 +28,10 @@ pub struct Replayed {
     pub skipped: Vec<Skipped>,
     /// How many they are.
     pub skipped_count: u64,
+    /// Records about them that were left out, other than of names; they are among `records`.
+    pub left_out: u64,
+    /// Bytes of file contents in these, which are among `data_bytes`.
+    pub left_out_bytes: u64,
     /// How the log ends.
     pub end: End,
     /// Records behind the last good one.
@@ -92,6 +96,8 @@ impl Replayed {
             unnamed: 0,
             skipped: Vec::new(),
             skipped_count: 0,
+            left_out: 0,
+            left_out_bytes: 0,
             end: found.end.clone(),
             beyond_records: found.beyond_records,
         }
@@ -105,6 +111,8 @@ impl Replayed {
 
     pub(super) fn skip(&mut self, skipped: Skipped) {
         self.skipped_count += 1;
+        self.left_out += skipped.records;
+        self.left_out_bytes += skipped.data_bytes;
         if self.skipped.len() < SKIPPED_MAX {
             self.skipped.push(skipped);
         }

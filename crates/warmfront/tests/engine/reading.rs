@@ -101,6 +101,8 @@ fn a_sequential_reader_is_prefetched_for_and_each_byte_is_fetched_once() {
     }
     assert_eq!(bench.counter("origin_read_bytes"), contents.len() as u64);
     assert!(bench.counter("prefetch_data_misses") > 32, "most of it came before it was asked for");
+    let why = block_on(bench.pool.why(std::path::Path::new("file"))).expect("it is there");
+    assert!(why.runs.iter().all(|run| !run.prefetched), "reads that waited for it count, too");
     let before = bench.counter("prefetch_data_misses");
     for (index, expected) in contents.chunks(RECORD).enumerate() {
         assert_eq!(read(&file, (index * RECORD) as u64, RECORD), expected);

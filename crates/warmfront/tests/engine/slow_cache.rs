@@ -12,7 +12,7 @@ use crate::common::{READ, pattern};
 use crate::flash::{Machine, device};
 
 const FILE_BYTES: usize = 48 << 20;
-const PASSES: usize = 6;
+const PASSES: usize = 4;
 
 /// A device that does one call after the other, and takes so long for each.
 struct Slow {
@@ -68,15 +68,17 @@ impl Device for Slow {
     }
 }
 
-/// How much longer it may take, percent: what lies in RAM is never quite the same, and what is
-/// missing between takes a disk as long as reading it.
-const LONGER_PERCENT: u32 = 20;
+/// How much longer it may take, percent: the cache devices' buffers leave a little less of RAM.
+const LONGER_PERCENT: u32 = 3;
+/// In which order tasks run follows from the seed, and with it how often the disk has to seek: more
+/// in single runs than a device makes of it.
+const SEEDS: std::ops::Range<u64> = 3..11;
 
 /// How long each pass over a file takes that is read in sequence from a disk, with a fourth of it
 /// in RAM; with a device that takes `each` for each call, if there is to be one. Beside it how much
 /// of all came from the device.
-fn passes(each: Option<Duration>) -> (Vec<Duration>, u64) {
-    let mut machine = Machine::new(3);
+fn passes(seed: u64, each: Option<Duration>) -> (Vec<Duration>, u64) {
+    let mut machine = Machine::new(seed);
     machine.start(&[], &[]).create("file", &pattern(FILE_BYTES, 1));
     let clock: Arc<dyn Clock> = Arc::new(machine.simulation.clone());
     machine.faulty =
@@ -86,7 +88,7 @@ fn passes(each: Option<Duration>) -> (Vec<Duration>, u64) {
         let slow: Arc<dyn Device> = Arc::new(Slow { inner, clock, each, busy_until });
         slow
     });
-    let settings = ["recordsize=16K", "prefetch=all", "policy=auto", "coherence=exclusive"];
+    let settings = ["recordsize=16K", "prefetch=all", "policy=arc", "coherence=exclusive"];
     let start = machine.start_with(&settings, devices.as_slice(), 20 << 20);
     let file = start.open("file", READ);
     let pass = || {
@@ -106,20 +108,20 @@ fn passes(each: Option<Duration>) -> (Vec<Duration>, u64) {
 
 #[test]
 fn a_stream_beside_a_slow_device_takes_hardly_longer_than_without() {
-    let (without, _) = passes(None);
+    let sum = |each| -> Duration { SEEDS.flat_map(|seed| passes(seed, each).0).sum() };
+    let without = sum(None);
     for each in [5, 20, 100] {
-        let (with, hits) = passes(Some(Duration::from_millis(each)));
-        println!("{each} ms a call: {with:.3?}, {hits} hits; without {without:.3?}");
-        let [sum, sum_without]: [Duration; 2] = [&with, &without].map(|passes| passes.iter().sum());
-        let most = sum_without * (100 + LONGER_PERCENT) / 100;
-        assert!(sum <= most, "{each} ms a call: {with:?}, without {without:?}");
+        let with = sum(Some(Duration::from_millis(each)));
+        println!("{each} ms a call: {with:.3?}; without {without:.3?}");
+        let most = without * (100 + LONGER_PERCENT) / 100;
+        assert!(with <= most, "{each} ms a call: {with:?}, without {without:?}");
     }
 }
 
 #[test]
 fn a_stream_beside_a_quick_device_is_quicker() {
-    let (without, _) = passes(None);
-    let (with, hits) = passes(Some(Duration::from_micros(20)));
+    let (without, _) = passes(3, None);
+    let (with, hits) = passes(3, Some(Duration::from_micros(20)));
     println!("{with:.3?}, {hits} hits; without {without:.3?}");
     assert!(hits > (FILE_BYTES >> 14) as u64, "{hits} hits");
     assert!(with[PASSES - 1] < without[PASSES - 1] / 2, "{with:?}, without {without:?}");

@@ -1,11 +1,14 @@
 //! Writes and the cache: whatever is done through the pool, a read finds what the origin has.
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
 use crate::common::{Bench, READ, READ_WRITE, pattern, read};
 use futures::executor::block_on;
 use proptest::prelude::*;
-use storage::{Allocation, Clock, OpenMode, Origin, SetAttributes};
+use rustix::io::Errno;
+use storage::{Allocation, Call, Clock, OpenMode, Origin, SetAttributes, XattrMode};
+use warmfront::{Endless, EngineError, Patience, Waiting};
 
 const CEILING: u64 = 64 << 20;
 
@@ -270,4 +273,98 @@ fn small_writes_change_cached_records_in_place() {
         assert_eq!(read(&file, 0, expected.len()), expected, "after a write at {offset}");
     }
     assert_eq!(pinned.to_vec(), before, "what a reader holds does not change");
+}
+
+/// Somebody of whom it is known what has become of him.
+struct Writer(Waiting);
+
+impl Patience for Writer {
+    fn waiting(&self) -> Waiting {
+        self.0
+    }
+}
+
+/// Who waits for room need not wait for ever, holds nobody up, and is told how much was taken.
+#[test]
+fn who_waits_for_room_may_stop() {
+    let bench = Bench::new(&["failmode=wait", "recordsize=64K"], 16 << 20);
+    let (file, appended) = (bench.create("file"), bench.create("appended"));
+    let is_write = |call: &Call| matches!(call, Call::Write { .. });
+    bench.faults.fail_next_of(u64::MAX, Errno::IO, is_write);
+    let data = pattern(8 << 20, 1);
+    let write = |state, at: usize| block_on(file.write_for(&Writer(state), at as u64, &data[at..]));
+    let taken = write(Waiting::Nobody, 0).expect("there is room for some of it");
+    assert!(taken > 1 << 20 && taken < data.len(), "{taken} bytes are taken");
+    for state in [Waiting::Nobody, Waiting::ToEnd] {
+        let began = bench.clock.now();
+        let error = write(state, taken).expect_err("there is no room");
+        assert!(matches!(error, EngineError::Interrupted), "{error}");
+        assert!(bench.clock.now() - began < Duration::from_secs(60), "it waits for some time only");
+        let error = block_on(appended.append_for(&Writer(state), &data)).expect_err("no room");
+        assert!(matches!(error, EngineError::Interrupted), "{error}");
+    }
+    // Somebody who goes on waiting is told of the origin in the end.
+    let error = write(Waiting::On, taken).expect_err("there is no room");
+    assert!(matches!(error, EngineError::Origin(_)), "{error}");
+    assert_eq!(read(&file, 0, taken), data[..taken]);
+    bench.faults.clear();
+    // The clock that the wait goes by runs ahead of the threads that write.
+    let began = std::time::Instant::now();
+    while bench.pool.write_back_statistics().failing.is_some() {
+        assert!(began.elapsed() < Duration::from_secs(30), "the origin takes it again");
+        bench.pool.close_early();
+        std::thread::yield_now();
+    }
+    let landed = block_on(appended.append_for(&Endless, &data)).expect("there is room again");
+    assert_eq!(landed, 0..data.len() as u64);
+    let _ = block_on(file.sync(false));
+    block_on(file.sync(false)).expect("memory is durable");
+    block_on(appended.sync(false)).expect("memory is durable");
+    assert_eq!(at_origin(&bench, "file"), data[..taken]);
+    assert_eq!(at_origin(&bench, "appended"), data);
+    bench.pool.validate_write_back();
+}
+
+/// The group that is open says how many files have changes in it.
+#[test]
+fn the_open_group_counts_its_files() {
+    let bench = Bench::new(&[], CEILING);
+    let files = ["a", "b", "c"].map(|name| bench.create(name));
+    bench.faults.hang(|call| matches!(call, Call::Write { .. }));
+    block_on(files[0].write(0, &pattern(4096, 1))).expect("memory takes it");
+    bench.pool.close_early();
+    let began = std::time::Instant::now();
+    while bench.faults.hanging() == 0 {
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing is written");
+        std::thread::yield_now();
+    }
+    for file in &files[1..] {
+        block_on(file.write(0, &pattern(4096, 2))).expect("memory takes it");
+    }
+    let txgs = bench.pool.write_back_statistics().txgs;
+    let last: Vec<_> = txgs.iter().rev().take(2).map(|txg| txg.files).collect();
+    bench.faults.release();
+    assert_eq!(last, [2, 1], "{txgs:?}");
+}
+
+/// What an origin says every day is no failure of its.
+#[test]
+fn answers_are_no_errors() {
+    let bench = Bench::new(&["coherence=exclusive"], CEILING);
+    let (root, capability) = (bench.pool.root(), OsStr::new("security.capability"));
+    let file = bench.create("file");
+    let calls = bench.counter("origin_metadata_calls");
+    let error = block_on(bench.pool.xattr(file.object(), capability)).expect_err("it has none");
+    assert!(matches!(error, EngineError::Origin(error) if error.is_no_attribute()));
+    assert_eq!(bench.counter("origin_metadata_calls"), calls, "a new file has none");
+    let set = bench.pool.set_xattr(file.object(), capability, b"all", XattrMode::Any);
+    block_on(set).expect("memory takes it");
+    let found = block_on(bench.pool.xattr(file.object(), capability)).expect("it has one");
+    assert_eq!(**found, *b"all");
+    block_on(bench.pool.xattr(file.object(), OsStr::new("user.none"))).expect_err("it has none");
+    block_on(bench.pool.unlink(root, OsStr::new("nothing"))).expect_err("there is none");
+    assert_eq!(bench.counter("origin_errors"), 0);
+    bench.faults.fail_next_of(1, Errno::IO, |_| true);
+    block_on(bench.pool.unlink(root, OsStr::new("file"))).expect_err("the origin fails");
+    assert_eq!(bench.counter("origin_errors"), 1);
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use storage::{
-    Caller, Entry, Kind, MemoryDevice, MemoryOrigin, Node, ObjectId, OpenMode, Origin, Simulation,
-    Timestamp,
+    Caller, Entry, Kind, MemoryDevice, MemoryOrigin, Node, ObjectId, OpenMode, Origin, RenameFlags,
+    Simulation, Timestamp,
 };
 use warmfront::{
     ReplayError, ReplayOptions, ReplayProgress, Replayed, SkipReason, replay as replay_log,
@@ -123,6 +123,46 @@ fn what_somebody_else_has_made_is_left_alone() {
     assert_eq!(again.expect("nothing fails").records, 0, "it is not replayed twice");
 }
 
+/// A further name is given to what lies in a directory that had been moved into a new one, though
+/// a crash has taken the new one and undone the move.
+#[test]
+fn a_path_leads_through_what_a_crash_has_taken() {
+    let simulation = Simulation::new(1);
+    let origin = MemoryOrigin::new();
+    let caller = Caller { uid: 4, gid: 7, umask: 0 };
+    let node = |parent, name: &'static str| Node {
+        parent,
+        name: OsStr::new(name),
+        permissions: 0o750,
+        caller,
+    };
+    let moved = block_on(origin.make_directory(node(root().object, "old"))).expect("it is new");
+    let inner = Node { permissions: 0o640, ..node(moved.object, "file") };
+    let file = block_on(origin.create(inner, WRITE)).expect("it is new").entry;
+    let new = made("new", 900);
+    let new_place = Place { object: new.object, born: new.born, path: OsStr::new("new") };
+    let records = [
+        Record::MakeDirectory(new),
+        Record::Rename {
+            object: identity(&moved),
+            from: at("old"),
+            to: Name { parent: new_place, name: OsStr::new("moved") },
+            replaced: None,
+            is_last: false,
+            flags: RenameFlags::empty(),
+        },
+        Record::Link { object: place(&file, "new/moved/file"), name: at("link") },
+    ];
+    let device = log_of(&simulation, &records);
+    let report = replay(&simulation, &origin, device, ReplayOptions::default());
+    assert_eq!(report.expect("nothing fails").skipped, []);
+    let link = block_on(origin.lookup(root().object, OsStr::new("link"))).expect("it is given");
+    assert_eq!((link.object, link.attributes.links), (file.object, 2));
+    let found = block_on(origin.lookup(moved.object, OsStr::new("file"))).expect("it stays");
+    assert_eq!(found.object, file.object);
+    block_on(origin.lookup(root().object, OsStr::new("old"))).expect_err("it was moved");
+}
+
 #[test]
 fn what_is_missing_is_told_with_path_and_reason() {
     let simulation = Simulation::new(1);
@@ -139,7 +179,9 @@ fn what_is_missing_is_told_with_path_and_reason() {
     ];
     let device = log_of(&simulation, &records);
     let report = replay(&simulation, &origin, device, ReplayOptions::default());
-    let skipped = report.expect("nothing fails").skipped;
+    let report = report.expect("nothing fails");
+    assert_eq!((report.records, report.left_out, report.left_out_bytes), (4, 3, 15));
+    let skipped = report.skipped;
     let told: Vec<_> = skipped
         .iter()
         .map(|skipped| (&*skipped.path, skipped.reason, skipped.records, skipped.data_bytes))

@@ -98,6 +98,9 @@ fn try_replay(
     }
 }
 
+/// So many histories have some of all that can happen.
+const SEEDS_LEAST: u64 = 500;
+
 /// Runs the history of a seed. One that runs alone tells what it finds.
 fn history(seed: u64, is_alone: bool, outcome: &mut Outcome) {
     let mut random = Random::new(seed);
@@ -202,5 +205,18 @@ fn what_was_promised_is_there_after_any_crash() {
          {skipped} skipped"
     );
     let least = [images, 3 * killed, records / 10, 4 * stopped, 2 * made, named, unnamed];
-    assert!(least.into_iter().min() >= Some(count), "too little happened");
+    // A few histories need not have everything.
+    let is_enough = least.into_iter().min() >= Some(count);
+    assert!(is_enough || count < SEEDS_LEAST, "too little happened");
+}
+
+/// Histories that a replay did not get right once: a path through a directory that the crash had
+/// taken, and names that were lent where nobody looked.
+#[test]
+fn histories_that_were_hard() {
+    let mut all = Outcome::default();
+    for seed in [467_977_814_498, 339_198_477_348, 339_198_498_567] {
+        history(seed, false, &mut all);
+    }
+    assert!(all.images >= 6);
 }

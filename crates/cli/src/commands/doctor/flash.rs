@@ -48,7 +48,14 @@ fn device(device: &CacheStatus, pool: &str) -> Finding {
         ),
         "void" => warn(
             format!("{path} takes no tombstones, so nothing that it holds is read"),
-            "see what the kernel's log says of it, and replace it; it starts empty next time",
+            &format!(
+                "see what the kernel's log says of it, and replace it; all cache devices start \
+                 empty next time, unless `warmfront pool remove {pool} cache {path}` lets go of it"
+            ),
+        ),
+        _ if device.is_gone => warn(
+            trouble(device).unwrap_or_default(),
+            &format!("`warmfront pool remove {pool} cache {path}` lets go of it"),
         ),
         "bypassed" => warn(
             trouble(device).unwrap_or_else(|| format!("{path} is left alone after failures")),
@@ -167,6 +174,7 @@ mod tests {
             segments_used: 1,
             latency_us: 100,
             is_direct: true,
+            is_gone: false,
             bypasses: 0,
             bypass: None,
             slower: None,
@@ -182,11 +190,12 @@ mod tests {
             since_seconds: 3.0,
             retry_seconds: 7.0,
         };
-        let slower = Some(CacheSlower { origin_us: 90, since_seconds: 1.0 });
+        let slower = Some(CacheSlower { origin_us: 90, device_us: 200, since_seconds: 1.0 });
         let is = |condition: &str| CacheStatus { condition: condition.to_string(), ..cache() };
         for (cache, word) in [
             (is("unavailable"), "pool remove tank cache /flash/cache"),
             (is("void"), "takes no tombstones"),
+            (CacheStatus { is_gone: true, ..cache() }, "pool remove tank cache /flash/cache"),
             (CacheStatus { bypass: Some(bypass), ..is("bypassed") }, "tried again in 7.00 s"),
             (CacheStatus { slower, ..cache() }, "the origin 90 us"),
             (CacheStatus { written_bytes: 160_000 * GIB, ..cache() }, "88 % of what it is rated"),

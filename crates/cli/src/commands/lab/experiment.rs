@@ -1,6 +1,7 @@
 use std::fs;
+use std::path::Path;
 
-use ::lab::experiment::{self, Experiment, Finding};
+use ::lab::experiment::{self, Experiment, ExperimentError, Finding};
 
 use crate::arguments::ExperimentArguments;
 use crate::failure::{Failure, Result};
@@ -30,21 +31,23 @@ pub(crate) fn run(arguments: &ExperimentArguments) -> Result<()> {
     // All are looked up before the first is done.
     let experiments = names
         .iter()
-        .map(|name| Experiment::shipped(name).map(|experiment| (*name, experiment)))
+        .map(|name| found(name).map(|experiment| (*name, experiment)))
         .collect::<std::result::Result<Vec<_>, _>>()
         .map_err(Failure::usage)?;
     let mut done = Vec::new();
     for (index, (name, experiment)) in experiments.into_iter().enumerate() {
         let outcome = experiment.run().map_err(Failure::new)?;
         let findings = &outcome.findings;
-        let text = match arguments.csv {
-            true => {
+        let is_first = index == 0;
+        let text = match (arguments.csv, arguments.markdown) {
+            (true, _) => {
                 let csv = experiment::csv(name, findings);
                 // One line of headings for all.
-                let skipped = if index == 0 { 0 } else { csv.find('\n').map_or(0, |end| end + 1) };
+                let skipped = if is_first { 0 } else { csv.find('\n').map_or(0, |end| end + 1) };
                 csv[skipped..].to_string()
             }
-            false => people(name, &experiment, findings, index == 0),
+            (_, true) => ::lab::report::markdown(name, &experiment, findings, is_first),
+            _ => people(name, &experiment, findings, is_first),
         };
         print(&text);
         done.push((name, experiment, outcome));
@@ -58,6 +61,14 @@ pub(crate) fn run(arguments: &ExperimentArguments) -> Result<()> {
     Ok(())
 }
 
+/// What comes with the lab by this name, or a file of one's own.
+fn found(name: &str) -> std::result::Result<Experiment, ExperimentError> {
+    match name.ends_with(".toml") {
+        true => Experiment::read(Path::new(name)),
+        false => Experiment::shipped(name),
+    }
+}
+
 fn people(name: &str, experiment: &Experiment, findings: &[Finding], first: bool) -> String {
     let mut table = Table::new(&["FOUND", "UNIT", ">SOURCE", ">LAB", ">RATIO"]);
     let figure = |figure: Option<f64>| figure.map_or("-".to_string(), rounded);
@@ -67,7 +78,11 @@ fn people(name: &str, experiment: &Experiment, findings: &[Finding], first: bool
             finding.unit.to_string(),
             figure(finding.source),
             rounded(finding.lab),
-            finding.ratio().map_or("-".to_string(), |ratio| format!("{ratio:.2}")),
+            match finding.ratio() {
+                None => "-".to_string(),
+                Some(ratio) if finding.fitted => format!("{ratio:.2} fitted"),
+                Some(ratio) => format!("{ratio:.2}"),
+            },
         ]);
     }
     let gap = if first { "" } else { "\n" };

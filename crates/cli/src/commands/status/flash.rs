@@ -97,9 +97,15 @@ pub(super) fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> St
     if any { table.render(form) } else { String::new() }
 }
 
-/// Why a device is not read from, and until when.
+/// Why a device is not read from, and until when; or that it will not be found again.
 pub(in crate::commands) fn trouble(device: &CacheStatus) -> Option<String> {
     let path = device.path.display();
+    if device.is_gone {
+        return Some(format!(
+            "{path} has been removed or replaced; what was there is used until the pool is \
+             unmounted, and not found again"
+        ));
+    }
     if let Some(bypass) = &device.bypass {
         return Some(format!(
             "{path} has been left alone for {}: {}; it is tried again in {}",
@@ -116,7 +122,7 @@ pub(in crate::commands) fn trouble(device: &CacheStatus) -> Option<String> {
         "{path} is not asked, for {} now: it takes {} us and the origin {} us; looked at again \
          every second",
         seconds(slower.since_seconds),
-        device.latency_us,
+        slower.device_us,
         slower.origin_us
     ))
 }

@@ -41,7 +41,14 @@ pub(super) fn lines(status: &Status) -> Vec<(&'static str, String)> {
         lines.extend(writes.waiting.iter().map(|path| ("", path.clone())));
     }
     match &writes.log {
-        Some(log) => lines.extend(self::log(log, status.log_device.as_deref().unwrap_or("-"))),
+        Some(log) => {
+            let device = status.log_device.as_deref().unwrap_or("-");
+            let device = match status.is_log_missing {
+                true => format!("{device} {}", coloured("IS GONE", 31)),
+                false => device.to_string(),
+            };
+            lines.extend(self::log(log, &device));
+        }
         None if writes.has_lost_log => {
             let text = format!("{}; fsync waits for the origin", coloured("DEVICE FAILED", 31));
             lines.push(("intent log", text));

@@ -1,0 +1,111 @@
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::caller::{CallerState, caller_state};
+use crate::crew::Crew;
+use crate::reply::send;
+
+/// Between two looks at the requests under way.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Which request a thread works on, as far as somebody else may answer it.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    /// Where its requests come from, and answers to them go.
+    device: Arc<OwnedFd>,
+    /// The number of the request; zero while there is none.
+    unique: AtomicU64,
+    /// Who has made it.
+    pid: AtomicU32,
+    /// The request at the last look.
+    seen: AtomicU64,
+}
+
+impl Desk {
+    /// Works on a request that may be answered from elsewhere: it changes nothing, so it does not
+    /// matter when it ends after its caller has gone.
+    pub(crate) fn during<T>(&self, unique: u64, pid: u32, work: impl FnOnce() -> T) -> T {
+        self.pid.store(pid, Ordering::Relaxed);
+        self.unique.store(unique, Ordering::Release);
+        let result = work();
+        self.unique.store(0, Ordering::Release);
+        result
+    }
+
+    /// The request and its caller, if it was there at the last look already.
+    fn lasting(&self) -> Option<(u64, u32)> {
+        let unique = self.unique.load(Ordering::Acquire);
+        let pid = self.pid.load(Ordering::Acquire);
+        let was_there = self.seen.swap(unique, Ordering::Relaxed) == unique;
+        // The thread may have gone on to another one meanwhile.
+        let is_there = self.unique.load(Ordering::Acquire) == unique;
+        (unique != 0 && was_there && is_there).then_some((unique, pid))
+    }
+}
+
+/// The desks of a session's threads.
+///
+/// A thread that waits for an origin which does not answer cannot be called back from its system
+/// call. The program that has made the call would stay for as long, and no signal would end it. So
+/// once it is being killed its request is answered for it; what the thread says later is not heard.
+#[derive(Debug, Default)]
+pub(crate) struct Watch(Mutex<Vec<Arc<Desk>>>);
+
+impl Watch {
+    /// A desk for a thread that answers on `device`.
+    pub(crate) fn seat(&self, device: Arc<OwnedFd>) -> Arc<Desk> {
+        let (unique, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+        let desk = Arc::new(Desk { device, unique, pid: AtomicU32::new(0), seen });
+        self.0.lock().push(desk.clone());
+        desk
+    }
+
+    /// A thread leaves.
+    pub(crate) fn leave(&self, desk: &Arc<Desk>) {
+        self.0.lock().retain(|other| !Arc::ptr_eq(other, desk));
+    }
+
+    /// Looks after the requests until the session has ended.
+    pub(crate) fn run(&self, crew: &Crew) {
+        while !crew.wait_for(LOOK_INTERVAL) {
+            let desks = self.0.lock().clone();
+            for desk in desks {
+                if let Some((unique, pid)) = desk.lasting()
+                    && caller_state(pid) == CallerState::Dying
+                {
+                    tracing::debug!(unique, pid, "the caller is killed; its call is left");
+                    let error = -Errno::INTR.raw_os_error();
+                    // One that has been answered meanwhile is not known any more.
+                    let _ = send(desk.device.as_fd(), unique, error, std::iter::empty());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lasts_is_looked_at() {
+        let watch = Watch::default();
+        let device = std::fs::File::open("/dev/null").expect("it opens");
+        let desk = watch.seat(Arc::new(device.into()));
+        assert_eq!(desk.lasting(), None);
+        desk.during(7, 70, || {
+            assert_eq!(desk.lasting(), None, "it has just come");
+            assert_eq!(desk.lasting(), Some((7, 70)));
+        });
+        assert_eq!(desk.lasting(), None);
+        desk.during(8, 80, || assert_eq!(desk.lasting(), None));
+        desk.during(9, 90, || assert_eq!(desk.lasting(), None, "that was another one"));
+        watch.leave(&desk);
+        assert!(watch.0.lock().is_empty());
+    }
+}

@@ -1,0 +1,27 @@
+/// What has become of somebody who waits for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// He waits on.
+    On,
+    /// He has been asked to end, and will once the call returns.
+    ToEnd,
+    /// He is being killed: nobody will hear the answer.
+    Nobody,
+}
+
+/// Tells what has become of somebody who waits for a call. It is asked several times a second while
+/// he is held up.
+pub trait Patience: Send + Sync {
+    /// What has become of him.
+    fn waiting(&self) -> Waiting;
+}
+
+/// Waits for as long as it takes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Endless;
+
+impl Patience for Endless {
+    fn waiting(&self) -> Waiting {
+        Waiting::On
+    }
+}
