@@ -16,10 +16,10 @@ pub(crate) fn markdown(facts: &[(String, String)], outcomes: &[Outcome]) -> Stri
             "subject", outcome.unit, "warmfront / subject", "", "", ""
         );
         for row in &outcome.rows {
-            let ratio = match row.ratio {
-                Some((median, low, high)) => format!("{median:.2} ({low:.2} to {high:.2})"),
-                None => String::from(row.note.as_deref().unwrap_or("")),
-            };
+            let ratio =
+                row.ratio.map(|(median, low, high)| format!("{median:.2} ({low:.2} to {high:.2})"));
+            let ratio: Vec<&str> = ratio.iter().chain(&row.note).map(String::as_str).collect();
+            let ratio = ratio.join(", ");
             let value = row.value.map_or("-".to_string(), figure);
             let _ = writeln!(text, "| {:<36} | {value:>12} | {ratio:>22} |", row.subject);
         }

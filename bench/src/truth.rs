@@ -10,6 +10,11 @@ use crate::outcome::{Outcome, Row, median};
 use calibration::Calibration;
 use load::{LOADS, Load};
 
+/// The lab tells the truth where its rate is within this share of a mount's, and its hits are
+/// within so many points.
+const RATE_SHARE_MAX: f64 = 0.15;
+const HITS_POINTS_MAX: f64 = 1.0;
+
 /// What a load came to.
 #[derive(Debug, Clone, Copy)]
 struct Reached {
@@ -66,23 +71,30 @@ fn outcome(load: &Load, rounds: &[(Reached, Reached)]) -> Outcome {
         ratio,
         note,
     };
+    let rate = of(&|(real, lab)| real.operations_per_s / lab.operations_per_s);
+    let agrees = rate.map(|(median, ..)| {
+        let lab_over_mount = 1.0 / median;
+        verdict((lab_over_mount - 1.0).abs() <= RATE_SHARE_MAX, "within 15 %")
+    });
     let points = of(&|(real, lab)| lab.hit_percent - real.hit_percent);
-    let points = points
-        .map(|(median, low, high)| format!("lab {median:+.2} ({low:+.2} to {high:+.2}) points"));
+    let points = points.map(|(median, low, high)| {
+        let verdict = verdict(median.abs() <= HITS_POINTS_MAX, "within a point");
+        format!("lab {median:+.2} ({low:+.2} to {high:+.2}) points: {verdict}")
+    });
     Outcome {
         name: load.name,
         what: load.what,
         unit: "operations/s",
         rows: vec![
             row("a mount", value(&|round| round.0.operations_per_s), None, None),
-            row(
-                "the lab",
-                value(&|round| round.1.operations_per_s),
-                of(&|(real, lab)| real.operations_per_s / lab.operations_per_s),
-                None,
-            ),
+            row("the lab", value(&|round| round.1.operations_per_s), rate, agrees),
             row("a mount: hits, %", value(&|round| round.0.hit_percent), None, None),
             row("the lab: hits, %", value(&|round| round.1.hit_percent), None, points),
         ],
     }
+}
+
+/// Whether the lab told the truth.
+fn verdict(holds: bool, bound: &str) -> String {
+    format!("{}{bound}", if holds { "" } else { "NOT " })
 }

@@ -14,6 +14,7 @@ mod priming;
 mod systems;
 
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -140,6 +141,15 @@ pub enum ExperimentError {
         /// The name.
         name: String,
     },
+    /// Its file cannot be read.
+    #[error("cannot read the experiment {}: {source}; name a TOML file, or one of {}",
+        path.display(), Experiment::names().join(", "))]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// It is not TOML, has unknown keys, lacks some, or has values that cannot be.
     #[error("the experiment {name} cannot be read; mend it: {source}")]
     Malformed {
@@ -198,6 +208,16 @@ impl Experiment {
             Some((_, text)) => Experiment::parse(name, text),
             None => Err(ExperimentError::Unknown { name: name.to_owned() }),
         }
+    }
+
+    /// One of one's own, from a TOML file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not an experiment.
+    pub fn read(path: &Path) -> Result<Experiment, ExperimentError> {
+        let unreadable = |source| ExperimentError::Unreadable { path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Experiment::parse(&path.display().to_string(), &text)
     }
 
     /// Reads an experiment; `name` says in messages which.

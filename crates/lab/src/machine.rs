@@ -21,7 +21,7 @@ use crate::model::{
     Equipment, Model, ModelDevice, Nanoseconds, Network, Processor, Request, Station, Stripe,
     Traffic,
 };
-pub use load::{Step, Steps, Tally};
+pub use load::{Load, Step, Steps, Tally};
 use origin::DiskTimes;
 pub use parameters::{CacheParameters, MachineError, MachineParameters};
 
@@ -148,6 +148,7 @@ impl Machine {
                     dwpd_hundredths: None,
                     rate_bytes: caches.and_then(|caches| caches.feed_bytes_per_s),
                     second_touch: caches.is_some_and(|caches| caches.second_touch),
+                    reads_as_zfs: caches.is_some_and(|caches| caches.reads_as_zfs),
                     ..Options::default()
                 },
                 renounce: None,
@@ -240,6 +241,15 @@ impl Machine {
         self.memory_bytes.store(bytes, Ordering::Relaxed);
         let memory = self.pool.memory();
         memory.set_ceiling_bytes(bytes + memory.charged_bytes());
+    }
+
+    /// Feeds the cache devices no more; what they have they keep.
+    ///
+    /// # Panics
+    /// When the pool does not know the property, which it does.
+    pub fn stop_feeding(&self) {
+        let set = self.pool.datasets().set("lab", "secondarycache", "none");
+        set.expect("a property that there is");
     }
 
     /// Makes a directory at the origin, in no time.

@@ -1,5 +1,8 @@
 //! Pictures of what experiments find, as SVG.
 
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
 use crate::experiment::{Chart, Finding};
@@ -12,8 +15,8 @@ const HEIGHT: u32 = 380;
 /// Height of a row of bars.
 const ROW: u32 = 30;
 /// Width of the names of bars, and characters of each that are shown.
-const NAMES_WIDTH: u32 = 350;
-const NAME_MAX: usize = 54;
+const NAMES_WIDTH: u32 = 390;
+const NAME_MAX: usize = 60;
 /// Of all that is written; which fonts there are is left to whoever shows the picture.
 const LABEL: (&str, u32) = ("sans-serif", 14);
 
@@ -34,7 +37,7 @@ pub(crate) fn lines(chart: &Chart) -> Result<String, PlotError> {
 ///
 /// # Errors
 /// When it cannot be drawn.
-pub(crate) fn bars(findings: &[&Finding]) -> Result<String, PlotError> {
+pub(crate) fn bars(findings: &[Finding]) -> Result<String, PlotError> {
     let mut text = String::new();
     let height = 70 + ROW * findings.len() as u32;
     let backend = SVGBackend::with_string(&mut text, (WIDTH, height));
@@ -50,15 +53,28 @@ fn draw_lines(picture: &Chart, backend: SVGBackend) -> Drawn {
     if least > greatest {
         return Err("a chart has no points".into());
     }
+    let y = 0.0..highest * 1.08;
+    match picture.doubling_x {
+        true => {
+            let x = (least / 1.15..greatest * 1.15).log_scale().base(2.0);
+            draw_lines_over(picture, backend, x, y)
+        }
+        false => draw_lines_over(picture, backend, 0.0..greatest * 1.05, y),
+    }
+}
+
+fn draw_lines_over<X>(picture: &Chart, backend: SVGBackend, x: X, y: Range<f64>) -> Drawn
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
+{
     let area = backend.into_drawing_area();
     area.fill(&WHITE)?;
-    let base = if picture.doubling_x { 2.0 } else { 10.0 };
-    let x = (least / 1.15..greatest * 1.15).log_scale().base(base);
     let mut chart = ChartBuilder::on(&area)
         .margin(12)
         .x_label_area_size(48)
         .y_label_area_size(84)
-        .build_cartesian_2d(x, 0.0..highest * 1.08)?;
+        .build_cartesian_2d(x, y)?;
     chart
         .configure_mesh()
         .x_desc(picture.x.as_str())
@@ -96,7 +112,7 @@ fn draw_lines(picture: &Chart, backend: SVGBackend) -> Drawn {
     Ok(())
 }
 
-fn draw_bars(findings: &[&Finding], backend: SVGBackend) -> Drawn {
+fn draw_bars(findings: &[Finding], backend: SVGBackend) -> Drawn {
     let unit = findings.first().ok_or("there are no figures")?.unit;
     let figures = findings.iter().flat_map(|finding| [Some(finding.lab), finding.source]);
     let highest = figures.flatten().fold(f64::MIN_POSITIVE, f64::max);

@@ -1,5 +1,8 @@
 //! Miss ratios over cache sizes, drawn as SVG.
 
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
 use crate::policy::PolicyName;
@@ -148,6 +151,9 @@ fn draw_standings(rows: &[Row], backend: SVGBackend) -> Result<(), Box<dyn std::
     Ok(())
 }
 
+/// Prices further apart than this are drawn on a logarithmic scale.
+const MAGNITUDES_APART: f64 = 4.0;
+
 /// Responses over prices: all choices, those that are worth their price joined by a line.
 ///
 /// # Errors
@@ -162,13 +168,33 @@ pub fn sizing_svg(sizing: &Sizing) -> Result<String, PlotError> {
 fn draw_sizing(sizing: &Sizing, backend: SVGBackend) -> Result<(), Box<dyn std::error::Error>> {
     let point = |choice: &Choice| Some((choice.price, choice.response_ms?));
     let points: Vec<(f64, f64)> = sizing.choices.iter().filter_map(point).collect();
-    let bounds = |value: &dyn Fn(&(f64, f64)) -> f64| {
+    let bounds = |value: &dyn Fn(&(f64, f64)) -> f64, margin: f64| {
         let values = || points.iter().map(value);
         let (least, greatest) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
-        Some(least * 0.95..greatest * 1.05)
+        Some((least, greatest, least / margin..greatest * margin))
     };
-    let prices = bounds(&|point| point.0).ok_or("no choice keeps up with the load")?;
-    let responses = bounds(&|point| point.1).ok_or("no choice keeps up with the load")?;
+    let (least, greatest, prices) =
+        bounds(&|point| point.0, 1.05).ok_or("no choice keeps up with the load")?;
+    let (.., responses) =
+        bounds(&|point| point.1, 1.25).ok_or("no choice keeps up with the load")?;
+    if greatest > MAGNITUDES_APART * least {
+        return draw_choices(sizing, backend, prices.log_scale(), responses);
+    }
+    let margin = ((greatest - least) * 0.05).max(greatest * 1e-6);
+    draw_choices(sizing, backend, least - margin..greatest + margin, responses)
+}
+
+fn draw_choices<X>(
+    sizing: &Sizing,
+    backend: SVGBackend,
+    prices: X,
+    responses: Range<f64>,
+) -> Result<(), Box<dyn std::error::Error>>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
+{
+    let point = |choice: &Choice| Some((choice.price, choice.response_ms?));
     let area = backend.into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
@@ -176,9 +202,11 @@ fn draw_sizing(sizing: &Sizing, backend: SVGBackend) -> Result<(), Box<dyn std::
         .margin(14)
         .x_label_area_size(48)
         .y_label_area_size(64)
-        .build_cartesian_2d(prices.log_scale(), responses.log_scale())?;
+        .build_cartesian_2d(prices, responses.log_scale().base(2.0))?;
     chart
         .configure_mesh()
+        .x_labels(8)
+        .y_label_formatter(&|ms| format!("{}", (ms * 1000.0).round() / 1000.0))
         .x_desc(format!("price, {}", sizing.currency))
         .y_desc("mean response, ms")
         .light_line_style(TRANSPARENT)

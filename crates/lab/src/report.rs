@@ -1,4 +1,5 @@
-//! [`html`]: what experiments found, as one page that needs nothing else.
+//! [`html`]: what experiments found, as one page that needs nothing else; [`markdown`]: the same
+//! without pictures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +13,10 @@ const CLOSE: f64 = 0.15;
 /// Within this one elsewhere.
 const NEAR: f64 = 0.30;
 /// Pictures of bars that an experiment without charts gets at most.
-const PICTURES_MAX: usize = 2;
+const PICTURES_MAX: usize = 4;
+
+/// Columns of a line of Markdown.
+const COLUMNS: usize = 120;
 
 const STYLE: &str = include_str!("report.css");
 
@@ -40,6 +44,47 @@ pub fn html(done: &[(&str, Experiment, Outcome)]) -> Result<String, PlotError> {
     Ok(page)
 }
 
+/// What one experiment found; the first has the page's beginning before it.
+pub fn markdown(
+    name: &str,
+    experiment: &Experiment,
+    findings: &[Finding],
+    is_first: bool,
+) -> String {
+    let mut text = if is_first { include_str!("report.md").to_owned() } else { String::new() };
+    let Experiment { question, source, setup, remark, .. } = experiment;
+    let asked = filled(&format!("**{question}** {source}."));
+    let _ = write!(text, "\n## {name}\n\n{asked}\n\n{}\n\n", filled(setup));
+    text.push_str("| found | unit | source | lab | ratio |\n|---|---|--:|--:|--:|\n");
+    for finding in findings {
+        let source = finding.source.map_or("\u{2013}".to_string(), thousands);
+        let fitted = if finding.fitted { ", fitted" } else { "" };
+        let ratio =
+            finding.ratio().map_or("\u{2013}".to_string(), |ratio| format!("{ratio:.2}{fitted}"));
+        let (what, unit, lab) = (&finding.what, finding.unit, thousands(finding.lab));
+        let _ = writeln!(text, "| {what} | {unit} | {source} | {lab} | {ratio} |");
+    }
+    let _ = writeln!(text, "\n{}", filled(remark));
+    text
+}
+
+/// A paragraph in lines.
+fn filled(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= COLUMNS {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
+}
+
 /// A line for each experiment, with all ratios as dots on a scale.
 fn overview(page: &mut String, done: &[(&str, Experiment, Outcome)]) {
     page.push_str(
@@ -61,6 +106,9 @@ fn overview(page: &mut String, done: &[(&str, Experiment, Outcome)]) {
 
 /// Ratios on a logarithmic scale from a half to two.
 fn dots(findings: &[Finding]) -> String {
+    if findings.iter().all(|finding| finding.ratio().is_none()) {
+        return "<span class=\"none\">compared in the text</span>".to_owned();
+    }
     const WIDTH: f64 = 260.0;
     let place = |ratio: f64| WIDTH * (0.5 + ratio.clamp(0.5, 2.0).log2() / 2.0);
     let mut svg = format!(
@@ -117,7 +165,7 @@ fn section(
         );
     }
     if outcome.charts.is_empty() {
-        for findings in pictured(&outcome.findings) {
+        for (measure, findings) in pictured(&outcome.findings) {
             let has_source = findings.iter().any(|finding| finding.source.is_some());
             let caption = match has_source {
                 true => "Bars are the lab's figures, lines across them the source's.",
@@ -125,12 +173,16 @@ fn section(
             };
             let _ = writeln!(
                 page,
-                "<figure>{}<figcaption>{caption}</figcaption></figure>",
-                bars(&findings)?
+                "<figure>{}<figcaption>{}{caption}</figcaption></figure>",
+                bars(&findings)?,
+                if measure.is_empty() { String::new() } else { format!("{}. ", escape(measure)) }
             );
         }
     }
-    table(page, &outcome.findings);
+    match crossed(&outcome.findings) {
+        Some(crossed) => cross_table(page, &crossed),
+        None => table(page, &outcome.findings),
+    }
     let _ = writeln!(
         page,
         "<p class=\"repeat\">To repeat it: <code>warmfront lab run {name}</code></p>\n</section>"
@@ -138,17 +190,75 @@ fn section(
     Ok(())
 }
 
-/// The findings in the units that most of them have, at least two of each.
-fn pictured(findings: &[Finding]) -> Vec<Vec<&Finding>> {
-    let mut by_unit: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
-    for finding in findings {
-        by_unit.entry(finding.unit).or_default().push(finding);
+/// The variant and what of it was found, where a finding's name has both.
+fn parts(finding: &Finding) -> (&str, &str) {
+    finding.what.split_once(": ").unwrap_or((&finding.what, ""))
+}
+
+/// The findings that can be compared, at least two each: those with a source first, then those of
+/// which there are most. Under the name of what was found.
+fn pictured(findings: &[Finding]) -> Vec<(&str, Vec<Finding>)> {
+    let mut groups: BTreeMap<(&str, &str), Vec<Finding>> = BTreeMap::new();
+    for finding in findings.iter().filter(|finding| finding.unit != "ratio") {
+        let (variant, measure) = parts(finding);
+        let finding = Finding { what: variant.to_owned(), ..finding.clone() };
+        groups.entry((finding.unit, measure)).or_default().push(finding);
     }
-    let mut groups: Vec<Vec<&Finding>> = by_unit.into_values().collect();
-    groups.retain(|group| group.len() > 1 && group[0].unit != "ratio");
-    groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
+    groups.retain(|_, group| group.len() > 1);
+    let mut groups: Vec<_> =
+        groups.into_iter().map(|((_, measure), group)| (measure, group)).collect();
+    groups.sort_by_key(|(_, group)| {
+        let is_compared = group.iter().any(|it| it.source.is_some() && !it.fitted);
+        std::cmp::Reverse((is_compared, group.len()))
+    });
     groups.truncate(PICTURES_MAX);
     groups
+}
+
+/// Findings without sources, by variant and by what was found.
+struct Crossed<'a> {
+    measures: Vec<(&'a str, &'static str)>,
+    rows: Vec<(&'a str, Vec<f64>)>,
+}
+
+/// Findings that fill such a table.
+fn crossed(findings: &[Finding]) -> Option<Crossed<'_>> {
+    let mut crossed = Crossed { measures: Vec::new(), rows: Vec::new() };
+    for finding in findings {
+        let (variant, measure) = parts(finding);
+        if finding.source.is_some() || measure.is_empty() {
+            return None;
+        }
+        if crossed.rows.last().is_none_or(|(last, _)| *last != variant) {
+            crossed.rows.push((variant, Vec::new()));
+        }
+        let (count, (_, row)) = (crossed.rows.len(), crossed.rows.last_mut()?);
+        match crossed.measures.get(row.len()) {
+            None if count == 1 => crossed.measures.push((measure, finding.unit)),
+            known => {
+                known.filter(|&&known| known == (measure, finding.unit))?;
+            }
+        }
+        row.push(finding.lab);
+    }
+    let is_whole = crossed.rows.iter().all(|(_, row)| row.len() == crossed.measures.len());
+    (is_whole && crossed.rows.len() > 2).then_some(crossed)
+}
+
+fn cross_table(page: &mut String, crossed: &Crossed<'_>) {
+    page.push_str("<table class=\"figures crossed\">\n<tr><th></th>");
+    for (measure, unit) in &crossed.measures {
+        let _ = write!(page, "<th>{}, {}</th>", escape(measure), escape(unit));
+    }
+    page.push_str("</tr>\n");
+    for (variant, figures) in &crossed.rows {
+        let _ = write!(page, "<tr><td>{}</td>", escape(variant));
+        for figure in figures {
+            let _ = write!(page, "<td>{}</td>", thousands(*figure));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table>\n");
 }
 
 fn table(page: &mut String, findings: &[Finding]) {

@@ -85,12 +85,17 @@ impl Trace {
     ) -> Result<Trace, TraceError> {
         let format = match format {
             Some(format) => format,
-            None => recognise::recognise(path, input.head())
-                .ok_or_else(|| TraceError::UnknownFormat { path: path.to_owned() })?,
+            None => {
+                let head = input.head();
+                recognise::recognise(path, head).ok_or_else(|| TraceError::UnknownFormat {
+                    path: path.to_owned(),
+                    recognised: recognise::describe(head),
+                })?
+            }
         };
         let mut builder = Builder::default();
         let requests = &mut builder;
-        match format {
+        let read = match format {
             Format::Arc => arc::read(&mut input, requests),
             Format::Lirs => lirs::read(&mut input, requests),
             Format::Vscsi => vscsi::read(&mut input, requests),
@@ -105,7 +110,8 @@ impl Trace {
             Format::U32be => words::read(&mut input, requests, format, u32::from_be_bytes),
             Format::U64le => words::read(&mut input, requests, format, u64::from_le_bytes),
             Format::U64be => words::read(&mut input, requests, format, u64::from_be_bytes),
-        }?;
+        };
+        read.map_err(|error| error.after(builder.requests()))?;
         match builder.finish(name_of(path)) {
             Some(trace) => Ok(trace),
             None => Err(TraceError::Empty { path: path.to_owned(), format }),

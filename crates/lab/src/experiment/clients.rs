@@ -12,8 +12,12 @@ use super::{Chart, ExperimentError, Finding, Line, Outcome};
 use crate::machine::{Machine, MachineParameters, Step, Steps, Tally};
 use crate::model::Positive;
 
-/// What warms the caches reads so many bytes at a time, by so many at a time.
+/// What warms the caches reads so many bytes at a time, by so many at a time where it is in no
+/// order; streams are read by one each.
 const WARMING: (u64, usize) = (128 << 10, 192);
+
+/// Most such reads: what is left to read is kept in RAM.
+const CHUNKS_MAX: u64 = 1 << 24;
 
 /// Clients, each with a file of its own on a server, and with more and more threads.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -27,6 +31,15 @@ pub(super) struct Clients {
     request_bytes: NonZeroU64,
     /// Share of the files that is read once before it is measured.
     warm_percent: Positive,
+    /// So many times.
+    #[serde(default = "once")]
+    warm_passes: NonZeroU32,
+    /// In which order.
+    #[serde(default = "random")]
+    warm_order: Order,
+    /// Whether cache devices are still fed while it is measured.
+    #[serde(default = "yes")]
+    feeds: bool,
     /// Before each measurement, and for how long it is measured.
     settle_s: Positive,
     measure_s: Positive,
@@ -50,14 +63,31 @@ enum Order {
     Sequential,
 }
 
+fn random() -> Order {
+    Order::Random
+}
+
+fn once() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+fn yes() -> bool {
+    true
+}
+
 /// The machine in one of its forms.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Variant {
     name: String,
     caches: u32,
+    /// Cache devices are read as by ZFS: what they have, even where the disks would be sooner.
+    #[serde(default)]
+    reads_as_zfs: bool,
     /// Share of the requests that are writes; none are without.
     write_percent: Option<Positive>,
+    /// The share that is read before, where that is not what holds for all.
+    warm_percent: Option<Positive>,
     /// For how long it is measured, where that is not what holds for all.
     measure_s: Option<Positive>,
     #[serde(default)]
@@ -219,6 +249,7 @@ impl Clients {
         let mut parameters = MachineParameters::shipped(&self.machine)?;
         if let Some(caches) = &mut parameters.caches {
             caches.count = variant.caches;
+            caches.reads_as_zfs = variant.reads_as_zfs;
         }
         parameters.settings.extend(variant.settings.clone());
         let machine = Machine::new(&parameters, seed)?;
@@ -227,10 +258,22 @@ impl Clients {
         if bytes == 0 {
             return Err(ExperimentError::Unfit("the files are too small".to_string()));
         }
+        if bytes / WARMING.0 > CHUNKS_MAX / u64::from(self.clients.get()) {
+            let most = CHUNKS_MAX * WARMING.0;
+            let reason =
+                format!("the files are too large; at most {most} bytes of all are followed");
+            return Err(ExperimentError::Unfit(reason));
+        }
         let files: Vec<Arc<OpenFile>> = (0..self.clients.get())
             .map(|client| machine.file(&format!("{client}"), bytes))
             .collect();
-        self.warm(&machine, &files, bytes, seed);
+        let warm_percent = variant.warm_percent.unwrap_or(self.warm_percent).get();
+        for _ in 0..self.warm_passes.get() {
+            self.warm(&machine, &files, bytes, warm_percent, seed);
+        }
+        if !self.feeds {
+            machine.stop_feeding();
+        }
         let streams: Vec<Steps> = (0u64..)
             .zip(&files)
             .map(|(client, file)| {
@@ -243,12 +286,14 @@ impl Clients {
                 .iter()
                 .flat_map(|steps| std::iter::repeat_n(steps.clone(), threads.get() as usize))
                 .collect();
-            let seconds = |seconds: Positive| Some(Duration::from_secs_f64(seconds.get()));
-            machine.load(&load, seconds(self.settle_s));
+            let seconds = |seconds: Positive| Duration::from_secs_f64(seconds.get());
+            let load = machine.begin(&load);
+            load.during(seconds(self.settle_s));
             let (before, work) = (machine.pool().statistics().counters, machine.devices());
-            let tally = machine.load(&load, seconds(measure_s));
+            let tally = load.during(seconds(measure_s));
             let counters = machine.pool().statistics().counters;
             let work = machine.devices().since(&work);
+            load.end();
             let counted = |name: &str| {
                 let of = |counters: &BTreeMap<String, u64>| counters.get(name).copied();
                 (of(&counters).unwrap_or(0) - of(&before).unwrap_or(0)) as f64
@@ -259,23 +304,49 @@ impl Clients {
         Ok(())
     }
 
-    /// Reads a share of the files, in no order.
-    fn warm(&self, machine: &Arc<Machine>, files: &[Arc<OpenFile>], bytes: u64, seed: u64) {
-        let mut random = Random::new(seed ^ 1);
+    /// Reads a share of the files.
+    fn warm(
+        &self,
+        machine: &Arc<Machine>,
+        files: &[Arc<OpenFile>],
+        bytes: u64,
+        percent: f64,
+        seed: u64,
+    ) {
         let (chunk, readers) = WARMING;
-        let mut chunks: Vec<(usize, u64)> = (0..files.len())
-            .flat_map(|file| (0..bytes / chunk).map(move |number| (file, number * chunk)))
-            .collect();
-        for last in (1..chunks.len()).rev() {
-            chunks.swap(last, random.below(last as u64 + 1) as usize);
-        }
-        chunks.truncate((chunks.len() as f64 * self.warm_percent.get() / 100.0) as usize);
-        let files = files.to_vec();
-        let steps: Steps = Arc::new(Mutex::new(move || {
-            let (file, offset) = chunks.pop()?;
-            Some(Step { file: files[file].clone(), offset, bytes: chunk, write: false })
-        }));
-        machine.load(&vec![steps; readers], None);
+        let share = |count: u64| (count as f64 * percent / 100.0) as usize;
+        let steps = |mut chunks: Vec<(Arc<OpenFile>, u64)>| -> Steps {
+            Arc::new(Mutex::new(move || {
+                let (file, offset) = chunks.pop()?;
+                Some(Step { file, offset, bytes: chunk, write: false })
+            }))
+        };
+        let of_each = bytes / chunk;
+        let of = |file: &Arc<OpenFile>| {
+            let file = file.clone();
+            (0..of_each).map(move |number| (file.clone(), number * chunk))
+        };
+        let threads = match self.warm_order {
+            Order::Random => {
+                let mut random = Random::new(seed ^ 1);
+                let mut chunks: Vec<_> = files.iter().flat_map(of).collect();
+                for last in (1..chunks.len()).rev() {
+                    chunks.swap(last, random.below(last as u64 + 1) as usize);
+                }
+                chunks.truncate(share(of_each * files.len() as u64));
+                vec![steps(chunks); readers]
+            }
+            Order::Sequential => {
+                let stream = |file| {
+                    let mut chunks: Vec<_> = of(file).take(share(of_each)).collect();
+                    // The last one is taken first.
+                    chunks.reverse();
+                    steps(chunks)
+                };
+                files.iter().map(stream).collect()
+            }
+        };
+        machine.load(&threads, None);
     }
 
     fn steps(&self, variant: &Variant, file: Arc<OpenFile>, bytes: u64, seed: u64) -> Steps {

@@ -7,7 +7,7 @@ const CELL_LIFE: &str = include_str!("../../experiments/flash-cell-life.toml");
 /// What is left out where it would take long and shows nothing else.
 const REDUCED: &[(&str, &str, &str)] = &[
     ("flash-reserve", "reserve_percents = [7, 15, 25, 40]", "reserve_percents = [25]"),
-    ("l2arc-cautionary-tale", "threads = [1, 4, 16, 64]", "threads = [16]"),
+    ("l2arc-cautionary-tale", "threads = [1, 4, 16, 64]", "threads = [16, 64]"),
     ("l2arc-random", "threads = [1, 4, 16, 64]", "threads = [16]"),
     ("l2arc-sequential", "threads = [1, 4, 16, 64]", "threads = [16, 64]"),
     ("l2arc-writes-random", "measure_s = 1", "measure_s = 0.3"),
@@ -167,21 +167,22 @@ fn one_large_cache_does_better_than_two() {
 
 #[test]
 fn flash_brings_random_reads() {
-    near(&findings("l2arc-random"), 0.31, &[]);
+    near(&findings("l2arc-random"), 0.15, &[]);
 }
 
 #[test]
 fn flash_brings_streams() {
-    near(&findings("l2arc-sequential"), 0.3, &["four NVMe, 16", "four NVMe over no L2ARC, 16"]);
+    near(&findings("l2arc-sequential"), 0.15, &["four NVMe, 16", "four NVMe over no L2ARC, 16"]);
 }
 
 #[test]
-fn streams_are_not_slowed_by_what_is_not_asked() {
+fn a_slow_device_harms_who_always_asks_it() {
     let found = findings("l2arc-cautionary-tale");
     let over =
-        |variant: &str| figure(&found, &format!("{variant} over no L2ARC, 16 threads"), "ratio");
-    assert!(over("L2ARC, l2prefetch=on") > 0.9 && over("L2ARC, l2prefetch=off") > 0.9);
-    assert!((over("L2ARC, secondarycache=metadata") - 1.0).abs() < 0.1, "{found:?}");
+        |variant: &str| figure(&found, &format!("{variant} over no L2ARC, 64 threads"), "ratio");
+    assert!(over("as ZFS, noprefetch=0") < 0.9, "{found:?}");
+    assert!((over("as ZFS, secondarycache=metadata") - 1.0).abs() < 0.1, "{found:?}");
+    assert!(over("the engine") > 1.1, "{found:?}");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use storage::Spawn;
+use storage::{Clock, Spawn};
 use warmfront::OpenFile;
 
 use super::Machine;
@@ -41,6 +42,12 @@ pub struct Tally {
 }
 
 impl Tally {
+    fn new() -> Tally {
+        let response_ns = Histogram::new_with_bounds(1, RESPONSE_NS_MAX, 3);
+        let response_ns = response_ns.expect("three digits of an hour can be kept");
+        Tally { elapsed: Duration::ZERO, operations: 0, bytes: 0, response_ns }
+    }
+
     /// Reads and writes a second.
     pub fn operations_per_s(&self) -> f64 {
         self.operations as f64 / self.elapsed.as_secs_f64()
@@ -62,47 +69,92 @@ impl Tally {
     }
 }
 
+/// Threads that take their steps, each the next as soon as the last is done.
+pub struct Load {
+    shared: Arc<Shared>,
+}
+
 /// What the threads share.
 struct Shared {
     machine: Arc<Machine>,
-    end: Option<Duration>,
-    tally: Mutex<(Tally, Duration)>,
-    running: Mutex<usize>,
+    state: Mutex<State>,
+}
+
+struct State {
+    tally: Tally,
+    /// When the last step ended.
+    last: Duration,
+    running: usize,
+    /// No step begins any more.
+    is_over: bool,
 }
 
 impl Machine {
-    /// Lets threads take their steps, each the next as soon as the last is done, until `limit` is
-    /// over or they have none left. What is under way then is let come to its end.
-    pub fn load(self: &Arc<Self>, threads: &[Steps], limit: Option<Duration>) -> Tally {
-        let begun = self.now();
-        let response_ns = Histogram::new_with_bounds(1, RESPONSE_NS_MAX, 3);
-        let response_ns = response_ns.expect("three digits of an hour can be kept");
-        let tally = Tally { elapsed: Duration::ZERO, operations: 0, bytes: 0, response_ns };
-        let shared = Arc::new(Shared {
-            machine: self.clone(),
-            end: limit.map(|limit| begun + limit),
-            tally: Mutex::new((tally, begun)),
-            running: Mutex::new(threads.len()),
-        });
+    /// Lets threads begin with their steps; time passes only [during](Load::during) the load.
+    pub fn begin(self: &Arc<Self>, threads: &[Steps]) -> Load {
+        let state =
+            State { tally: Tally::new(), last: self.now(), running: threads.len(), is_over: false };
+        let shared = Arc::new(Shared { machine: self.clone(), state: Mutex::new(state) });
         for steps in threads {
             self.simulation.spawn(Box::pin(thread(shared.clone(), steps.clone())));
         }
-        while *shared.running.lock() > 0 {
-            assert!(self.simulation.step(), "the simulation stands still");
+        Load { shared }
+    }
+
+    /// Lets threads take their steps until `limit` is over or they have none left. What is under
+    /// way then is let come to its end.
+    pub fn load(self: &Arc<Self>, threads: &[Steps], limit: Option<Duration>) -> Tally {
+        let begun = self.now();
+        let load = self.begin(threads);
+        if let Some(limit) = limit {
+            let tally = load.during(limit);
+            load.end();
+            return tally;
         }
-        let (mut tally, last) = shared.tally.lock().clone();
-        tally.elapsed = limit.unwrap_or(last - begun);
-        tally
+        load.wait();
+        let state = load.shared.state.lock();
+        Tally { elapsed: state.last - begun, ..state.tally.clone() }
+    }
+}
+
+impl Load {
+    /// Lets time pass, and tells of the steps that end in it, whenever they began.
+    pub fn during(&self, time: Duration) -> Tally {
+        let machine = &self.shared.machine;
+        self.shared.state.lock().tally = Tally::new();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (clock, told) = (machine.simulation.clone(), is_over.clone());
+        machine.simulation.spawn(Box::pin(async move {
+            clock.sleep(time).await;
+            told.store(true, Ordering::Relaxed);
+        }));
+        while !is_over.load(Ordering::Relaxed) {
+            self.step();
+        }
+        Tally { elapsed: time, ..self.shared.state.lock().tally.clone() }
+    }
+
+    /// Lets what is under way come to its end.
+    pub fn end(self) {
+        self.shared.state.lock().is_over = true;
+        self.wait();
+    }
+
+    fn wait(&self) {
+        while self.shared.state.lock().running > 0 {
+            self.step();
+        }
+    }
+
+    fn step(&self) {
+        assert!(self.shared.machine.simulation.step(), "the simulation stands still");
     }
 }
 
 async fn thread(shared: Arc<Shared>, steps: Steps) {
     let machine = &shared.machine;
-    loop {
+    while !shared.state.lock().is_over {
         let begun = machine.now();
-        if shared.end.is_some_and(|end| begun >= end) {
-            break;
-        }
         let step = (steps.lock())();
         let Some(Step { file, offset, bytes, write }) = step else { break };
         match write {
@@ -110,13 +162,11 @@ async fn thread(shared: Arc<Shared>, steps: Steps) {
             false => drop(machine.read(&file, offset, bytes).await),
         }
         let now = machine.now();
-        if shared.end.is_none_or(|end| now <= end) {
-            let (tally, last) = &mut *shared.tally.lock();
-            tally.operations += 1;
-            tally.bytes += bytes;
-            tally.response_ns.saturating_record((now - begun).as_nanos() as u64);
-            *last = now;
-        }
+        let state = &mut *shared.state.lock();
+        state.tally.operations += 1;
+        state.tally.bytes += bytes;
+        state.tally.response_ns.saturating_record((now - begun).as_nanos() as u64);
+        state.last = now;
     }
-    *shared.running.lock() -= 1;
+    shared.state.lock().running -= 1;
 }

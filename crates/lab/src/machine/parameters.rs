@@ -57,6 +57,9 @@ pub struct CacheParameters {
     /// Once they are full, records come in only when they were touched again, as in a mount.
     #[serde(default)]
     pub second_touch: bool,
+    /// They are read as by ZFS: what they have, even where the origin is expected to be sooner.
+    #[serde(default)]
+    pub reads_as_zfs: bool,
 }
 
 /// Why a machine cannot be had.

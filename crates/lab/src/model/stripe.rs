@@ -177,9 +177,11 @@ impl Queue for Stripe {
             self.due.pop();
             let done = self.disks[disk].complete(at).expect("it is due");
             self.lengths[disk] -= 1;
-            match self.disks[disk].due() {
-                Some(next) => self.due.push(Reverse((next, disk))),
-                None => self.busy_ns += at - self.busy_since[disk],
+            // As far as it is known, also where it never has nothing to do.
+            self.busy_ns += at - self.busy_since[disk];
+            self.busy_since[disk] = at;
+            if let Some(next) = self.disks[disk].due() {
+                self.due.push(Reverse((next, disk)));
             }
             let ticket = self.parts.remove(&(disk, done.ticket)).expect("it is part of one");
             let (left, outcome) = self.left.get_mut(&ticket).expect("parts are left");

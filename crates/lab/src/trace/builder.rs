@@ -27,6 +27,11 @@ pub(super) struct Builder {
 }
 
 impl Builder {
+    /// How many requests there are so far.
+    pub fn requests(&self) -> u64 {
+        self.ids.len() as u64
+    }
+
     /// Adds a request for the object that the file calls `key`. A size of 0 counts as 1 byte.
     pub fn push(&mut self, key: u64, bytes: u32) -> Result<(), Full> {
         if self.ids.len() == REQUESTS_MAX {

@@ -37,7 +37,8 @@ pub enum TraceError {
     },
     /// Reading or decompressing fails.
     #[error(
-        "cannot read the trace {} beyond {place}: {source}; is the file whole?",
+        "cannot read the trace {} beyond {place}: {source}; {usable} requests before that are \
+         usable; is the file whole?",
         path.display()
     )]
     Read {
@@ -47,9 +48,15 @@ pub enum TraceError {
         place: Place,
         /// What the system or the decompressor says.
         source: io::Error,
+        /// Requests before it.
+        usable: u64,
     },
     /// The format is not kept to.
-    #[error("{}, {place}: {what}; if it is not {format}, name another --format", path.display())]
+    #[error(
+        "{}, {place}: {what}; {usable} requests before that are usable; if it is not {format}, \
+         name another --format",
+        path.display()
+    )]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -59,6 +66,8 @@ pub enum TraceError {
         format: Format,
         /// What is wrong.
         what: String,
+        /// Requests before it.
+        usable: u64,
     },
     /// There are more requests or objects than one trace may have.
     #[error(
@@ -74,13 +83,15 @@ pub enum TraceError {
     },
     /// Nothing tells how the trace is written down.
     #[error(
-        "cannot tell the format of {}; name it with --format: {names}",
+        "cannot tell the format of {}: {recognised}; name it with --format: {names}",
         path.display(),
         names = Format::names()
     )]
     UnknownFormat {
         /// The file.
         path: PathBuf,
+        /// What can be said of it.
+        recognised: String,
     },
     /// There is nothing in it.
     #[error("{} holds no requests; read as {format}", path.display())]
@@ -90,4 +101,14 @@ pub enum TraceError {
         /// The format it was read as.
         format: Format,
     },
+}
+
+impl TraceError {
+    /// The same, with what could be read before.
+    pub(super) fn after(mut self, requests: u64) -> TraceError {
+        if let TraceError::Read { usable, .. } | TraceError::Malformed { usable, .. } = &mut self {
+            *usable = requests;
+        }
+        self
+    }
 }

@@ -39,7 +39,7 @@ impl Input {
     /// An input from anything that can be read.
     pub fn new(path: &Path, file: impl BufRead + 'static) -> Result<Input, TraceError> {
         let place = Place::Byte(0);
-        let failed = |source| TraceError::Read { path: path.to_owned(), place, source };
+        let failed = |source| TraceError::Read { path: path.to_owned(), place, source, usable: 0 };
         let mut plain = decompressed(file).map_err(failed)?;
         let mut head = Vec::new();
         plain.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
@@ -114,14 +114,16 @@ impl Input {
     }
 
     fn read_error(&self, source: io::Error) -> TraceError {
-        TraceError::Read { path: self.path.clone(), place: self.place, source }
+        TraceError::Read { path: self.path.clone(), place: self.place, source, usable: 0 }
     }
 
     fn error(&self, format: Format, fault: Fault) -> TraceError {
         let (path, place) = (self.path.clone(), self.place);
         match fault {
             Fault::Full => TraceError::TooLong { path, place },
-            Fault::Malformed(what) => TraceError::Malformed { path, place, format, what },
+            Fault::Malformed(what) => {
+                TraceError::Malformed { path, place, format, what, usable: 0 }
+            }
         }
     }
 }

@@ -5,6 +5,8 @@ use super::{blkparse, csv, fio, lirs, oracle_general, recording, vscsi};
 
 /// Lines or records that must agree.
 const EXAMPLES_MAX: usize = 256;
+/// Letters of a line that a message shows at most.
+const SHOWN_MAX: usize = 60;
 
 /// The format of a trace, by its first bytes, else by its name. Numbers in a row without any
 /// structure (`u32le` and the like) can be told by a name that ends so.
@@ -12,19 +14,25 @@ pub(super) fn recognise(path: &Path, head: &[u8]) -> Option<Format> {
     by_text(head).or_else(|| by_records(head)).or_else(|| by_name(path))
 }
 
+/// What can be said of a trace of no known format.
+pub(super) fn describe(head: &[u8]) -> String {
+    if head.is_empty() {
+        return "it is empty".to_owned();
+    }
+    match text(head) {
+        None => "it is not text, and no records that are known".to_owned(),
+        Some(text) => {
+            let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
+            let shown: String = first.chars().take(SHOWN_MAX).collect();
+            let columns = csv::split(first).count();
+            format!("it is text, and its first line has {columns} columns: `{shown}`")
+        }
+    }
+}
+
 /// Texts differ in their number of columns.
 fn by_text(head: &[u8]) -> Option<Format> {
-    let text = match str::from_utf8(head) {
-        Ok(text) => text,
-        // The head may end within a letter of several bytes.
-        Err(error) if error.error_len().is_none() => {
-            str::from_utf8(&head[..error.valid_up_to()]).ok()?
-        }
-        Err(_) => return None,
-    };
-    if text.contains(|letter: char| letter.is_control() && !letter.is_ascii_whitespace()) {
-        return None;
-    }
+    let text = text(head)?;
     // The last line may be cut.
     let whole =
         if text.ends_with('\n') { text } else { text.rsplit_once('\n').map_or(text, |it| it.0) };
@@ -50,7 +58,12 @@ fn by_text(head: &[u8]) -> Option<Format> {
     let alike = |line: &str| {
         csv::split(line).count() == columns && csv::split(line).all(|it| it.parse::<f64>().is_ok())
     };
-    if !lines.take(EXAMPLES_MAX).all(alike) {
+    if !alike(first) {
+        return None;
+    }
+    // A few that differ are damage, which is told with its place when the trace is read.
+    let (agree, differ): (Vec<_>, Vec<_>) = lines.take(EXAMPLES_MAX).partition(|line| alike(line));
+    if differ.len() > agree.len() {
         return None;
     }
     match columns {
@@ -60,6 +73,22 @@ fn by_text(head: &[u8]) -> Option<Format> {
         5 => Some(Format::Ssdsim),
         _ => None,
     }
+}
+
+/// The head, if it is text.
+fn text(head: &[u8]) -> Option<&str> {
+    let text = match str::from_utf8(head) {
+        Ok(text) => text,
+        // The head may end within a letter of several bytes.
+        Err(error) if error.error_len().is_none() => {
+            str::from_utf8(&head[..error.valid_up_to()]).ok()?
+        }
+        Err(_) => return None,
+    };
+    if text.contains(|letter: char| letter.is_control() && !letter.is_ascii_whitespace()) {
+        return None;
+    }
+    Some(text)
 }
 
 /// Records have fields of which not every value makes sense.
