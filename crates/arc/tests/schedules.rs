@@ -9,14 +9,19 @@ use std::time::Duration;
 
 use arc::{Arena, Cache, Charge, Class, Kind, Options, PAGE_BYTES, Refused, Share};
 use common::Plain;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread::{self, JoinHandle};
-use shuttle::{check_pct, check_random};
+use shuttle::{Config, Runner};
 
 /// Schedules of each test, and as many again with few preemptions at hard places.
 const SCHEDULES: usize = 3000;
 /// Preemptions in those.
 const DEPTH: usize = 4;
+
+/// A page of a slab stands on the stack before it goes to the heap; the runtime's own stacks of
+/// 32 KiB are smaller than a thread's ever are.
+const STACK_BYTES: usize = 256 << 10;
 
 /// Bytes of the caches here, payload only: at most an eighth of it a record.
 const CAPACITY: u64 = 64;
@@ -25,8 +30,14 @@ const SHARDS: u64 = 2;
 const LATER: Duration = Duration::from_secs(1);
 
 fn explore(test: fn()) {
-    check_random(test, SCHEDULES);
-    check_pct(test, SCHEDULES, DEPTH);
+    explore_by(RandomScheduler::new(SCHEDULES), test);
+    explore_by(PctScheduler::new(DEPTH, SCHEDULES), test);
+}
+
+fn explore_by(scheduler: impl Scheduler + 'static, test: fn()) {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    Runner::new(scheduler, config).run(test);
 }
 
 /// A value that knows its key and who holds it.
