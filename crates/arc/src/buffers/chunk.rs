@@ -64,13 +64,25 @@ impl Chunk {
 
     /// Takes the shortest run of at least `pages` pages, or what it needs of it.
     pub fn take(&mut self, pages: usize) -> Option<Range<usize>> {
-        let free = Pages::ALL.without(self.used);
-        let run = free.runs().filter(|run| run.len() >= pages).min_by_key(Range::len)?;
+        // Of the other runs, only the length of the longest one is wanted.
+        let (mut shortest, mut longest_other): (Option<Range<usize>>, usize) = (None, 0);
+        for run in Pages::ALL.without(self.used).runs() {
+            let before = shortest.as_ref().map_or(usize::MAX, Range::len);
+            let other = if (pages..before).contains(&run.len()) {
+                shortest.replace(run).map_or(0, |run| run.len())
+            } else {
+                run.len()
+            };
+            longest_other = longest_other.max(other);
+        }
+        let run = shortest?;
         let taken = run.start..run.start + pages;
         let set = Pages::of(taken.clone());
+        self.sums.used += pages;
+        self.sums.kept -= self.resident.common(set).count();
+        self.sums.longest_run = longest_other.max(run.len() - pages);
         self.used = self.used.with(set);
         self.resident = self.resident.with(set);
-        self.sums = Sums::count(self.used, self.resident);
         Some(taken)
     }
 
