@@ -180,6 +180,12 @@ fn what_cannot_be_is_refused_and_nothing_is_half_done() {
     assert_eq!(got, "on\nnone\n");
     warmfront.run(["set", "arcreserve=20M", "tank/b"]);
     assert!(text().contains("arcreserve = \"20M\""));
+
+    // Memory that is wanted back is given, and what that cuts is told.
+    let cut = "arcreserve adds up to 60M";
+    assert!(warmfront.run(["set-arc-max", "48M", "tank"]).contains(cut));
+    assert!(warmfront.run(["status", "tank"]).contains(cut));
+    assert!(!warmfront.run(["set-arc-max", "64M", "tank"]).contains(cut));
     warmfront.run(["unmount", "tank"]);
 
     // What was promised under one ceiling does not fit under another.

@@ -656,6 +656,8 @@ pub struct CeilingSet {
     pub is_given_back: bool,
     /// How long it took.
     pub elapsed_seconds: f64,
+    /// What the operator should know of it.
+    pub notes: Vec<String>,
 }
 
 /// A process that keeps a mount in use.

@@ -96,6 +96,7 @@ pub use replay::{
     TellReplay, replay,
 };
 pub use share::{SHARES_MAX, ShareError};
+pub use shares::Reserves;
 pub use size::{ExactSize, HumanSize, Size, SizeError, parse_size, parse_size_or_percent};
 pub use snapshot::{HotRecords, Restored, SNAPSHOT_BYTES_MAX, WrittenDown};
 pub use statistics::Statistics;

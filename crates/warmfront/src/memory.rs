@@ -13,7 +13,7 @@ use crate::datasets;
 use crate::feeder::Feeder;
 use crate::key::Key;
 use crate::share::{self, ShareError, Sharer};
-use crate::shares::{ShareInForce, Shares};
+use crate::shares::{Reserves, ShareInForce, Shares};
 
 /// The cache is resized only when the other charges have moved by this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
@@ -273,6 +273,11 @@ impl Memory {
     /// The share that is set on a dataset, as it is in force.
     pub(crate) fn share_in_force(&self, pool: u32, name: &str) -> Option<ShareInForce> {
         self.shares.lock().in_force(pool, name, &self.cache)
+    }
+
+    /// What all datasets of all pools together have reserved.
+    pub fn reserves(&self) -> Reserves {
+        self.shares.lock().reserves(&self.cache, self.ceiling_bytes())
     }
 
     /// The rules by which the records of a dataset are kept, and what each setting of them makes of

@@ -33,6 +33,15 @@ pub(crate) struct ShareInForce {
     pub(crate) charged_bytes: u64,
 }
 
+/// What all datasets together have reserved of the ARC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reserves {
+    /// What their properties say, bytes.
+    pub wanted_bytes: u64,
+    /// What of it is in force: less while the ceiling is too small for all of it. Bytes.
+    pub in_force_bytes: u64,
+}
+
 impl Shares {
     /// Whether a pool can have these shares instead of those that it has.
     ///
@@ -163,6 +172,18 @@ impl Shares {
             if partition >= now.len() || share != before(partition) {
                 set_share(cache, partition, share);
             }
+        }
+    }
+
+    /// All reserves, under a ceiling.
+    pub(crate) fn reserves(&self, cache: &Records, ceiling_bytes: u64) -> Reserves {
+        let now = cache.shares();
+        let in_force =
+            |holding: &Holding| now.get(holding.partition).map_or(0, |s| s.reserve_bytes);
+        let wanted = |holding: &Holding| holding.wanted.under(ceiling_bytes).reserve_bytes;
+        Reserves {
+            wanted_bytes: self.holdings.iter().map(wanted).fold(0, u64::saturating_add),
+            in_force_bytes: self.holdings.iter().map(in_force).sum(),
         }
     }
 

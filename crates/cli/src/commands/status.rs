@@ -96,6 +96,7 @@ pub(crate) fn set_ceiling(
     if !done.is_given_back {
         text.push_str("reads under way still hold some of what is to be given back\n");
     }
+    done.notes.iter().for_each(|note| _ = writeln!(text, "{note}"));
     print(&text);
     Ok(())
 }

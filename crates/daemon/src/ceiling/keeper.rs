@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use warmfront::{HumanSize, Memory};
+use warmfront::{HumanSize, Memory, Reserves};
 
 use crate::allocator;
 use crate::ceiling::governor::{Change, Governor, buffer_bytes};
@@ -137,6 +137,7 @@ impl Keeper {
             resident_bytes,
             is_given_back: resident_bytes <= bytes + PROCESS_BYTES_MAX,
             elapsed_seconds: started.elapsed().as_secs_f64(),
+            notes: self.reserves_note().into_iter().collect(),
         })
     }
 
@@ -154,6 +155,7 @@ impl Keeper {
         });
         let mut notes = reading.notes.clone();
         notes.extend(state.pressure_notes.iter().cloned());
+        notes.extend(self.reserves_note());
         CeilingStatus {
             setting: state.setting.arc_max.to_string(),
             bytes: state.governor.ceiling_bytes(),
@@ -169,6 +171,19 @@ impl Keeper {
             pressure_sources: state.pressure_sources.clone(),
             notes,
         }
+    }
+
+    /// Says so when the ceiling is too small for what datasets have reserved.
+    fn reserves_note(&self) -> Option<String> {
+        let Reserves { wanted_bytes, in_force_bytes } = self.memory.reserves();
+        (in_force_bytes < wanted_bytes).then(|| {
+            format!(
+                "arcreserve adds up to {}, of which {} fit: each is cut in proportion; reserve \
+                 less, or raise the ceiling (`warmfront set-arc-max`)",
+                HumanSize(wanted_bytes),
+                HumanSize(in_force_bytes)
+            )
+        })
     }
 
     fn watch(&self, mut pressure: Pressure) {
