@@ -100,3 +100,28 @@ fn what_is_saved_outlasts_a_kill_and_what_has_changed_is_read_anew() {
     }
     mount.unmount();
 }
+
+#[test]
+fn a_name_that_leads_nowhere_after_a_stop_is_looked_up_anew() {
+    require!(Requirement::Fuse);
+    let arguments = ["-o", "coherence=exclusive", "-o", "pagecache=off"];
+    let builder = arguments.iter().fold(Mount::builder(), |all, argument| all.argument(argument));
+    let mut mount = builder.start();
+    fill(&mount.origin().join("file"), 1, FILE_BYTES);
+    fs::metadata(mount.join("file")).expect("its name is known");
+    mount.unmount();
+
+    // Against what was said of the origin.
+    let other = mount.origin().join("other");
+    fill(&other, 2, FILE_BYTES);
+    fs::rename(&other, mount.origin().join("file")).expect("it takes the name");
+    mount.restart(&arguments);
+    let read = || fs::read(mount.join("file"));
+    let first = read();
+    if let Err(error) = &first {
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::STALE.raw_os_error()), "{error}");
+    }
+    let second = read().expect("the name was asked for anew");
+    assert_eq!(second, fs::read(mount.origin().join("file")).expect("it is there"));
+    mount.unmount();
+}

@@ -2,7 +2,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use storage::{
-    Attributes, Caller, Created, Node, ObjectId, OpenMode, OriginFile, SeekFrom, SetAttributes,
+    Attributes, Caller, Created, Node, ObjectId, OpenMode, OriginError, OriginFile, SeekFrom,
+    SetAttributes,
 };
 use zil::Record;
 
@@ -362,7 +363,12 @@ impl OpenFile {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        let file = self.pool.origin.open(self.object.id, self.mode).await?;
+        let file = self.pool.origin.open(self.object.id, self.mode).await;
+        let file = file.inspect_err(|error| {
+            if matches!(error, OriginError::Stale { .. }) {
+                self.pool.disprove(&self.object);
+            }
+        })?;
         Ok(self.file.get_or_init(|| file))
     }
 

@@ -380,6 +380,23 @@ impl Pool {
         }
     }
 
+    /// An object is gone although nobody else was to change the origin: drops what is known of the
+    /// names that led to it, here and above.
+    pub(crate) fn disprove(&self, object: &Object) {
+        tracing::warn!(
+            object = object.id.0,
+            "the origin was changed by somebody else under coherence=exclusive; names and contents \
+             may be old: mount with --cold, or set coherence=open"
+        );
+        let name = object.place().parent.clone();
+        // Who opens it once more learns that its name leads elsewhere, and looks that up.
+        object.update(|version| version.expire(StaleBy::Attributes));
+        self.distrust_path(object.id);
+        if let Some((parent, name)) = name {
+            self.expire_former_name(object.id, parent, name);
+        }
+    }
+
     /// Takes in the attributes that a change of ours has led to.
     pub(crate) async fn adopt(&self, object: &Object, file: &OpenFile) -> Result<()> {
         let _turn = object.attributes_turn.lock().await;
