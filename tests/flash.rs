@@ -232,8 +232,9 @@ fn settings_keep_cache_devices() {
     fs::create_dir(&origin).expect("an origin");
     fs::create_dir(&top).expect("a mount point");
     let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
-    let create = ["pool", "create", "tank", &path("slow"), "--cache", &path("one:64M")];
-    warmfront.run(create);
+    // A path without a directory is one of here.
+    let create = ["pool", "create", "tank", "slow", "--cache", "one:64M"];
+    warmfront.program(create).directory(directory.path()).run().success();
     warmfront.run(["pool", "add", "tank", "cache", &path("two:64M")]);
     let nowhere = warmfront.program(["pool", "add", "tank", "cache", &path("three")]);
     nowhere.run().fails_with(1, &["there is no cache device", "three:SIZE"]);
@@ -316,7 +317,17 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
     let text = path("text");
     fs::write(&text, "a letter\n".repeat(8 << 20)).expect("written");
     refused(&text, 1, &["force"]);
+    let diary = path("diary");
+    fs::write(&diary, "a page\n").expect("written");
+    refused(&format!("{diary}:64M"), 1, &["--force-cache"]);
+    assert_eq!(fs::read(&diary).expect("it is there"), b"a page\n", "what is refused is left");
     mount("slow", &text, &["--force-cache"]).success();
+    warmfront.run(["unmount", &path("fast")]);
+    // A cache has the size with which it was made.
+    let made = fs::metadata(&text).expect("it is there").len();
+    let said = mount("slow", &format!("{text}:256M"), &[]).success();
+    assert!(said.contains("keeps the 72M"), "{said}");
+    assert_eq!(fs::metadata(&text).expect("it is there").len(), made);
     warmfront.run(["unmount", &path("fast")]);
     let whose = format!("it is of the mount of {}", path("slow"));
     mount("other", &text, &[])

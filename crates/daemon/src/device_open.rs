@@ -137,8 +137,14 @@ impl DevicePath {
         Ok(())
     }
 
-    /// Opens the file or block device, or makes the file. One that could not be made as it should
-    /// be is not left.
+    /// How long the file is; `None` where there is none. Taken before it is opened, for
+    /// [`undo`](DevicePath::undo).
+    pub(crate) fn length(&self) -> Option<u64> {
+        fs::metadata(&self.path).ok().map(|metadata| metadata.len())
+    }
+
+    /// Opens the file or block device, or makes the file, or makes it longer. One that could not
+    /// be made as it should be is left as it was.
     pub(crate) fn open(&self, role: DeviceRole) -> Result<FileDevice, DeviceOpenError> {
         let options = DeviceOptions { size_bytes: self.size_bytes, ..DeviceOptions::default() };
         self.open_with(role, &options)
@@ -155,14 +161,12 @@ impl DevicePath {
         options: &DeviceOptions,
     ) -> Result<FileDevice, DeviceOpenError> {
         let path = self.path.clone();
-        let was_there = path.exists();
-        if options.size_bytes.is_none() && !was_there {
+        let before = self.length();
+        if options.size_bytes.is_none() && before.is_none() {
             return Err(DeviceOpenError::Missing { role, path });
         }
         FileDevice::open(&path, options).map_err(|error| {
-            if !was_there {
-                self.unmake();
-            }
+            self.undo(before);
             let errno = match error {
                 DeviceError::System { errno, .. } => Some(errno),
                 _ => None,
@@ -180,12 +184,22 @@ impl DevicePath {
         })
     }
 
-    /// Removes a file that was made and is of no use.
-    pub(crate) fn unmake(&self) {
-        let path = self.path.display();
-        match fs::remove_file(&self.path) {
+    /// Makes a file as long again as it was before it was opened, or removes it if it was not
+    /// there: it is not used, and may be somebody else's.
+    pub(crate) fn undo(&self, length_before: Option<u64>) {
+        let is_longer = |before| self.length().is_some_and(|length| length > before);
+        let undone = match length_before {
+            None => fs::remove_file(&self.path),
+            Some(before) if self.size_bytes.is_some() && is_longer(before) => {
+                let file = fs::OpenOptions::new().write(true).open(&self.path);
+                file.and_then(|file| file.set_len(before))
+            }
+            Some(_) => Ok(()),
+        };
+        match undone {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%path, %error, "a file of no use cannot be removed");
+                let path = self.path.display();
+                tracing::warn!(%path, %error, "a file that is not used cannot be left as it was");
             }
             _ => {}
         }

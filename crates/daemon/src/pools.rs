@@ -93,7 +93,10 @@ pub fn create_pool(paths: &Paths, pool: &NewPool) -> Result<PathBuf, ControlErro
         path: pool.mountpoint.clone().unwrap_or_default(),
         error,
     })?;
-    Ok(PoolFile::create(paths, &NewPool { origin, mountpoint, ..pool.clone() })?.path)
+    let pool = pool.clone();
+    let caches = pool.caches.into_iter().map(DevicePath::absolute).collect();
+    let log = pool.log.map(DevicePath::absolute);
+    Ok(PoolFile::create(paths, &NewPool { origin, mountpoint, caches, log, ..pool })?.path)
 }
 
 /// Removes a pool's settings file. The origin is not touched.

@@ -155,6 +155,7 @@ impl Ring {
             device: self.superblock.device,
             name: self.device.info().name.clone(),
             condition,
+            size_bytes: layout.size_bytes,
             data_bytes: u64::from(layout.segments) * layout.segment_bytes,
             segment_bytes: layout.segment_bytes,
             segments: (layout.segments, state.used_segments()),

@@ -122,6 +122,8 @@ pub struct RingStatistics {
     pub name: String,
     /// How it does.
     pub condition: Condition,
+    /// Bytes that it takes of the file or block device, as it was formatted.
+    pub size_bytes: u64,
     /// Bytes for records.
     pub data_bytes: u64,
     /// Bytes of a segment.

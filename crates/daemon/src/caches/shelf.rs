@@ -6,11 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use futures::executor::block_on;
 use parking_lot::Mutex;
 use storage::FileDevice;
-use warmfront::Pool;
 use warmfront::flash::{
     AddError, Condition, Failures, FlashOptions, Opened, Opening, Options, RingStatistics,
     Statistics,
 };
+use warmfront::{ExactSize, Pool};
 
 use super::key::{CacheKey, CacheKeyError, Dwpd};
 use super::lives::{Lives, id_of, random_bytes};
@@ -20,6 +20,9 @@ use crate::protocol::{CacheBypass, CacheSlower, CacheStatus};
 
 /// The part of the ceiling that the index of what lies on flash may take, as its divisor.
 const INDEX_SHARE: u64 = 4;
+
+/// Sizes that differ by less than a block are the same.
+const BLOCK_BYTES_MAX: u64 = 4096;
 
 /// What cache devices a pool has, and how they are used.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -228,7 +231,7 @@ impl Shelf {
             return Err(CacheError::Present { path });
         }
         device.check_outside(DeviceRole::Cache, &self.tops)?;
-        let was_there = path.exists();
+        let length_before = device.length();
         let file = Arc::new(device.open(DeviceRole::Cache)?);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opening = Opening {
@@ -244,17 +247,33 @@ impl Shelf {
         let known: Vec<_> = rings(pool).map(|ring| ring.device).collect();
         let added = block_on(pool.add_cache(file.clone(), &opening));
         let opened = added.map_err(|error| {
-            if !was_there {
-                device.unmake();
-            }
+            device.undo(length_before);
             let owner = match &error {
                 AddError::OtherPool { pool } => self.lives.owner(*pool),
                 _ => None,
             };
             CacheError::Add { path: path.clone(), error, owner }
         })?;
-        let id = rings(pool).map(|ring| ring.device).find(|id| !known.contains(id));
+        let ring = rings(pool).find(|ring| !known.contains(&ring.device));
+        let (id, size_bytes) = ring.map(|ring| (ring.device, ring.size_bytes)).unzip();
+        let kept = size_bytes.filter(|_| opened == Opened::Warm);
+        if let (Some(kept), Some(before)) = (kept, length_before)
+            && kept <= before
+        {
+            device.undo(length_before);
+        }
+        let differs = |kept: &u64| {
+            device.size_bytes.is_some_and(|given| given.abs_diff(*kept) >= BLOCK_BYTES_MAX)
+        };
+        let keeps = kept.filter(differs).map(|kept| {
+            format!(
+                "it is warm, and keeps the {} with which it was made; for another size, remove \
+                 it while the pool is not mounted, and it is made anew",
+                ExactSize(kept)
+            )
+        });
         let found = match opened {
+            Opened::Warm if keeps.is_some() => keeps.as_deref(),
             Opened::Formatted => None,
             Opened::Warm => Some("it is warm"),
             Opened::Stale => Some("the pool was used without it since, so it starts empty"),

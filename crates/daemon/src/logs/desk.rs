@@ -166,6 +166,7 @@ impl Desk {
         if marker.in_use.is_none() {
             device.check_outside(DeviceRole::Log, &self.tops)?;
         }
+        let length_before = device.length();
         let (path, file) = open_file(device).or_else(|error| match error {
             LogError::Contents { error: OpenError::TooSmall { .. }, .. } => {
                 miss("has become shorter")?;
@@ -182,6 +183,8 @@ impl Desk {
                     OpenError::Foreign { found } => {
                         miss(&format!("holds {found} now"))?;
                         if !settings.force {
+                            drop(file);
+                            device.undo(length_before);
                             return Err(LogError::Foreign { path, found });
                         }
                     }

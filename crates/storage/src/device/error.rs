@@ -61,7 +61,9 @@ pub enum DeviceError {
         operation: &'static str,
     },
     /// Somebody else uses the device.
-    #[error("{name} is in use by another process; unmount or stop that first")]
+    #[error(
+        "{name} is in use, by another process or for something else here; stop that first, or name another"
+    )]
     InUse {
         /// The path.
         name: String,

@@ -82,9 +82,18 @@ impl Pool {
                 None if properties.primarycache != CacheLevel::All => {
                     "is fed when it is read the next time".to_string()
                 }
-                None => "what is fed comes from RAM; it was not there, or left before its turn \
-                         came, or was overwritten on flash since"
-                    .to_string(),
+                None => {
+                    let mut reason = "what is fed comes from RAM; it was not there, or left \
+                                      before its turn came, or was overwritten on flash since"
+                        .to_string();
+                    if properties.l2mfuonly {
+                        reason.push_str(", or was read too seldom for l2mfuonly=on");
+                    }
+                    if !properties.l2prefetch {
+                        reason.push_str(", or was read ahead, which l2prefetch=off keeps out");
+                    }
+                    reason
+                }
             };
         };
         let touches = if at.prefetched { 0 } else { u32::from(at.hits) + 1 };
