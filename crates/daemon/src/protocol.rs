@@ -448,7 +448,7 @@ pub struct WriteStatus {
 pub struct TxgRow {
     /// Its number.
     pub number: u64,
-    /// `open`, `quiescing`, `syncing`, `committed`, or `failed`.
+    /// `open`, `quiescing`, `syncing`, `committed`, `refused` (of some files) or `failed`.
     pub state: String,
     /// How long it was open with changes.
     pub open_seconds: f64,

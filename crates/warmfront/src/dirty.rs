@@ -209,6 +209,11 @@ impl Dirty {
         Ok(())
     }
 
+    /// Bytes that are kept, be they at the origin or not.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.lock().as_ref().map_or(0, |state| state.extents.bytes())
+    }
+
     /// Bytes that no log has.
     pub(crate) fn unlogged_bytes(&self) -> u64 {
         self.state.lock().as_ref().map_or(0, |state| state.extents.unlogged_bytes())

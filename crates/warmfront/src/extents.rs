@@ -221,6 +221,11 @@ impl Extents {
         }
     }
 
+    /// Bytes of all pieces.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.pieces.values().map(Piece::len).sum()
+    }
+
     /// Bytes that no log has.
     pub(crate) fn unlogged_bytes(&self) -> u64 {
         self.unlogged_bytes

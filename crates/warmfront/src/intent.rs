@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use storage::{Attributes, Entry, NodeKind, ObjectId, SetAttributes, SetTime};
 use zil::{AppendError, Identity, Log, Made, Name, Place, Position, Record};
 
@@ -25,6 +26,9 @@ const CLOSE_SHARE: u64 = 4;
 const LOG_BYTES_MAX: u64 = 64 << 20;
 /// Bytes kept free of the log while the origin refuses what is dirty, besides those of that.
 const RELOG_BYTES_MIN: u64 = 1 << 20;
+/// How long records stay in the log of what the origin has taken, while it refuses something else:
+/// a replay would put them over what somebody else has changed there since.
+const KEPT_MAX: Duration = Duration::from_secs(60);
 /// Times that an append waits for a commit that is to make room.
 const ATTEMPTS_MAX: usize = 4;
 
@@ -35,6 +39,27 @@ pub(crate) struct Intent {
     renounce: Renounce,
     /// Bytes that were appended since the last release.
     appended_bytes: AtomicU64,
+    /// Since when it has records that would have been released, had the origin refused nothing.
+    kept_since: Mutex<Option<Duration>>,
+}
+
+/// When the log is released of a group of which the origin has refused something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// At once: what was refused is logged anew.
+    Now,
+    /// When the log needs the room, or what has to be logged otherwise is more.
+    WhenNeeded,
+}
+
+/// What has become of a group that was taken to the origin.
+pub(crate) struct Taken<'a> {
+    pub(crate) txg: u64,
+    /// Files whose changes it keeps.
+    pub(crate) written: &'a [Arc<Object>],
+    /// Names or attributes were changed.
+    pub(crate) names_changed: bool,
+    pub(crate) refused: &'a [Refused],
 }
 
 /// What was made under a name.
@@ -54,7 +79,8 @@ impl Pool {
     /// # Errors
     /// When what is under way could not be brought to the origin first.
     pub async fn add_log(self: &Arc<Self>, log: Arc<Log>, renounce: Renounce) -> Result<()> {
-        let intent = Intent { log, renounce, appended_bytes: AtomicU64::new(0) };
+        let (appended_bytes, kept_since) = (AtomicU64::new(0), Mutex::default());
+        let intent = Intent { log, renounce, appended_bytes, kept_since };
         // Names that were changed before are not in the log.
         self.unlogged();
         self.intent.store(Some(Arc::new(intent)));
@@ -84,6 +110,8 @@ impl Pool {
             Ok(()) => Ok(Some(intent.log.clone())),
             Err(error) => {
                 self.intent.store(Some(intent));
+                // What came to the origin meanwhile is newer than what the log tells of it.
+                self.unlogged();
                 Err(error)
             }
         }
@@ -282,7 +310,7 @@ impl Pool {
         // While the origin refuses what is dirty, that needs room to be logged anew: without it
         // nothing could be released, and the log would stay full.
         let kept_free = match self.write_back.failure() {
-            Some(_) => self.write_back.budget.dirty_bytes().saturating_add(RELOG_BYTES_MIN),
+            Some(_) => self.relog_bytes_max(),
             None => 0,
         };
         if kept_free > 0 && intent.log.free_bytes() < kept_free {
@@ -290,9 +318,8 @@ impl Pool {
             return Err(AppendError::Full { oldest, waited });
         }
         let position = intent.log.try_append(record)?;
-        let bytes = record.data_bytes() + RECORD_BYTES;
-        let appended = intent.appended_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if appended > intent.log.ring_bytes() / CLOSE_SHARE {
+        intent.count(record);
+        if intent.appended_bytes.load(Ordering::Relaxed) > intent.log.ring_bytes() / CLOSE_SHARE {
             self.close_early();
         }
         Ok(position)
@@ -303,10 +330,7 @@ impl Pool {
         match error {
             AppendError::Busy => {
                 let oldest = Position(intent.log.durable().0 + 1);
-                intent.log.commit(oldest).await.map_err(|failed| {
-                    self.log_failed(intent, &failed);
-                    EngineError::Log { reason: failed.to_string() }
-                })
+                self.commit_up_to(intent, oldest).await
             }
             AppendError::Full { .. } => self.commit(self.write_back.txgs.open()).await,
             AppendError::Failed(failed) => {
@@ -329,15 +353,7 @@ impl Pool {
         for _ in 0..ATTEMPTS_MAX {
             let txg = self.write_back.txgs.open();
             let taken = object.dirty.log(with_times, txg, |logged| {
-                let record = match logged {
-                    Logged::Bytes(offset, data) => Record::Write { file, offset, data },
-                    Logged::Modified(modified) => {
-                        let modified = Some(SetTime::At(modified));
-                        let change = SetAttributes { modified, ..SetAttributes::default() };
-                        Record::SetAttributes { object: file, change }
-                    }
-                };
-                self.try_append(intent, &record).map(drop)
+                self.try_append(intent, &logged.record(file)).map(drop)
             });
             match taken {
                 Ok(()) => return Ok(()),
@@ -347,34 +363,71 @@ impl Pool {
         Err(EngineError::Log { reason: "the log stays full".to_string() })
     }
 
-    /// Once a txg has been flushed at the origin: lets go of its records.
+    /// Room that logging anew what the origin refuses may need, bytes.
+    fn relog_bytes_max(&self) -> u64 {
+        self.write_back.budget.dirty_bytes().saturating_add(RELOG_BYTES_MIN)
+    }
+
+    /// Once a txg has been flushed at the origin: lets go of its records. Says whether that was
+    /// done: if not, the log tells everything that the origin has taken as well.
     pub(crate) async fn release_log(
         self: &Arc<Self>,
-        txg: u64,
         released: Option<(Position, Arc<Intent>)>,
-        refused: &[Refused],
-    ) -> Result<()> {
-        let Some((position, intent)) = released else { return self.renounce_lost_log() };
-        for (object, _) in refused {
-            // The log is released from its old end on: what the origin refused goes to its new end.
-            object.dirty.forget_logged();
-            self.relog(&intent, object).await?;
+        taken: &Taken<'_>,
+        release: Release,
+    ) -> Result<bool> {
+        let Some((position, intent)) = released else {
+            return self.renounce_lost_log().map(|()| true);
+        };
+        if release == Release::WhenNeeded && self.may_keep(&intent, taken) {
+            self.relog(&intent, taken.written.iter()).await?;
+            if taken.names_changed || !taken.written.is_empty() {
+                intent.kept_since.lock().get_or_insert_with(|| self.now());
+            }
+            return Ok(false);
         }
+        // The log is released from its old end on: what the origin refused goes to its new end.
+        let refused = || taken.refused.iter().map(|(object, _)| object);
+        refused().for_each(|object| object.dirty.forget_logged());
+        self.relog(&intent, refused()).await?;
         intent.appended_bytes.store(0, Ordering::Relaxed);
         // A mark for people who look at the log.
-        let _ = intent.log.try_append(&Record::Committed { txg });
+        let _ = intent.log.try_append(&Record::Committed { txg: taken.txg });
         intent.log.release(position).await.map_err(|failed| {
             self.log_failed(&intent, &failed);
+            EngineError::Log { reason: failed.to_string() }
+        })?;
+        *intent.kept_since.lock() = None;
+        Ok(true)
+    }
+
+    /// Whether the log is better left as it is, since to release it what the origin refused would
+    /// have to be logged anew.
+    fn may_keep(&self, intent: &Intent, taken: &Taken<'_>) -> bool {
+        let refused_bytes: u64 = taken.refused.iter().map(|(object, _)| object.dirty.bytes()).sum();
+        // What the log is not told lasts here and is older there, until it is released.
+        let unlogged_bytes: u64 =
+            taken.written.iter().map(|object| object.dirty.unlogged_bytes()).sum();
+        let is_told = self.unlogged_txg.load(Ordering::SeqCst) <= self.write_back.txgs.committed()
+            && taken.written.iter().all(|object| self.is_findable(object));
+        let needed_bytes = self.relog_bytes_max().saturating_add(unlogged_bytes);
+        let has_room = intent.log.free_bytes() >= needed_bytes;
+        let gains_room = intent.appended_bytes.load(Ordering::Relaxed) + unlogged_bytes > 0;
+        let kept = intent.kept_since.lock().map_or(Duration::ZERO, |since| self.now() - since);
+        is_told && unlogged_bytes < refused_bytes && (has_room || !gains_room) && kept < KEPT_MAX
+    }
+
+    /// Has everything last that the log was told up to a record.
+    async fn commit_up_to(self: &Arc<Self>, intent: &Arc<Intent>, up_to: Position) -> Result<()> {
+        intent.log.commit(up_to).await.map_err(|failed| {
+            self.log_failed(intent, &failed);
             EngineError::Log { reason: failed.to_string() }
         })
     }
 
     /// Has everything last that the log was told so far.
     async fn commit_log(self: &Arc<Self>, intent: &Arc<Intent>) -> Result<()> {
-        intent.log.commit(intent.log.last()).await.map_err(|failed| {
-            self.log_failed(intent, &failed);
-            EngineError::Log { reason: failed.to_string() }
-        })?;
+        self.commit_up_to(intent, intent.log.last()).await?;
         // One that has been given up meanwhile is not replayed.
         match self.intent().is_some_and(|current| Arc::ptr_eq(&current, intent)) {
             true => Ok(()),
@@ -382,22 +435,36 @@ impl Pool {
         }
     }
 
-    /// Logs what is dirty of a file again, without waiting for a commit.
-    async fn relog(self: &Arc<Self>, intent: &Arc<Intent>, object: &Arc<Object>) -> Result<()> {
-        let path = self.path_of(object);
-        let file = place(object, &path);
-        let txg = self.write_back.txgs.open();
-        let taken = object.dirty.log(false, txg, |logged| match logged {
-            Logged::Bytes(offset, data) => {
-                intent.log.try_append(&Record::Write { file, offset, data }).map(drop)
+    /// Appends what no log has of these files and makes it last, without waiting for a commit.
+    async fn relog<'a>(
+        self: &Arc<Self>,
+        intent: &Arc<Intent>,
+        objects: impl Iterator<Item = &'a Arc<Object>>,
+    ) -> Result<()> {
+        let before = intent.log.last();
+        for object in objects {
+            let path = self.path_of(object);
+            let file = place(object, &path);
+            loop {
+                let txg = self.write_back.txgs.open();
+                let appended = object.dirty.log(true, txg, |logged| {
+                    let record = logged.record(file);
+                    intent.log.try_append(&record).map(|_| intent.count(&record))
+                });
+                match appended {
+                    Ok(()) => break,
+                    Err(AppendError::Busy) => {
+                        let oldest = Position(intent.log.durable().0 + 1);
+                        self.commit_up_to(intent, oldest).await?;
+                    }
+                    Err(error) => return Err(EngineError::Log { reason: error.to_string() }),
+                }
             }
-            Logged::Modified(_) => Ok(()),
-        });
-        let committed = match taken {
-            Ok(()) => intent.log.commit(intent.log.last()).await.map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        committed.map_err(|reason| EngineError::Log { reason })
+        }
+        match intent.log.last() {
+            last if last > before => self.commit_up_to(intent, last).await,
+            _ => Ok(()),
+        }
     }
 
     /// Commits until nothing is dirty that was before.
@@ -405,7 +472,7 @@ impl Pool {
     /// # Errors
     /// The first of the files that the origin refused, or why it takes nothing.
     pub(crate) async fn commit_all(self: &Arc<Self>) -> Result<()> {
-        self.commit(self.write_back.txgs.open()).await?;
+        self.bring(self.write_back.txgs.open(), Release::WhenNeeded).await?;
         self.write_back.failure().map_or(Ok(()), Err)
     }
 
@@ -490,6 +557,27 @@ impl Pool {
         }
         // A file that the origin refuses is moved nevertheless: its contents are kept here.
         self.write_out(object).await.or(Ok(()))
+    }
+}
+
+impl Intent {
+    /// Notes that a record was appended.
+    fn count(&self, record: &Record<'_>) {
+        self.appended_bytes.fetch_add(record.data_bytes() + RECORD_BYTES, Ordering::Relaxed);
+    }
+}
+
+impl<'a> Logged<'a> {
+    /// The record that tells it of `file`.
+    fn record(self, file: Place<'a>) -> Record<'a> {
+        match self {
+            Logged::Bytes(offset, data) => Record::Write { file, offset, data },
+            Logged::Modified(modified) => {
+                let modified = Some(SetTime::At(modified));
+                let change = SetAttributes { modified, ..SetAttributes::default() };
+                Record::SetAttributes { object: file, change }
+            }
+        }
     }
 }
 

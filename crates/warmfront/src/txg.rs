@@ -58,7 +58,7 @@ pub struct Txg {
     pub flushing: Duration,
     /// When it ended, by the pool's clock.
     pub ended: Option<Duration>,
-    /// Why it failed, or did not take the changes of some file: they go with the next one.
+    /// Why it failed, or which error the origin has refused changes with.
     pub error: Option<String>,
 }
 
@@ -74,7 +74,9 @@ pub enum TxgState {
     Syncing,
     /// The origin keeps its changes.
     Committed,
-    /// The origin did not take all of them.
+    /// The origin refused the changes of some files: they go with the next one.
+    Refused,
+    /// None of them is known to last at the origin: they go with the next one.
     Failed,
 }
 
@@ -86,6 +88,7 @@ impl TxgState {
             TxgState::Quiescing => "quiescing",
             TxgState::Syncing => "syncing",
             TxgState::Committed => "committed",
+            TxgState::Refused => "refused",
             TxgState::Failed => "failed",
         }
     }
@@ -120,7 +123,8 @@ impl Txgs {
         *self.open.read()
     }
 
-    /// Groups up to this one have been committed.
+    /// Groups up to this one have been committed: the origin keeps all of them that it did not
+    /// refuse, and no log tells anything older.
     pub(crate) fn committed(&self) -> u64 {
         self.committed.load(Ordering::SeqCst)
     }
@@ -170,19 +174,17 @@ impl Txgs {
         }
     }
 
-    /// Ends the group that is on its way: it is committed, but for files that the origin refused,
-    /// or it has failed.
-    pub(crate) fn end(&self, now: Duration, outcome: Result<Option<String>, String>) {
+    /// Notes that groups up to this one are committed.
+    pub(crate) fn commit(&self, number: u64) {
+        self.committed.store(number, Ordering::SeqCst);
+    }
+
+    /// Ends the group that is on its way, and says why if it was not taken as a whole.
+    pub(crate) fn end(&self, now: Duration, state: TxgState, error: Option<String>) {
         let mut history = self.history.lock();
         let Some(mut txg) = history.current.take() else { return };
-        (txg.state, txg.error) = match outcome {
-            Ok(refused) => (TxgState::Committed, refused),
-            Err(error) => (TxgState::Failed, Some(error)),
-        };
+        (txg.state, txg.error) = (state, error);
         txg.ended = Some(now);
-        if txg.state == TxgState::Committed {
-            self.committed.store(txg.number, Ordering::SeqCst);
-        }
         let has_changes = |txg: &Txg| txg.dirty_bytes > 0 || txg.writes > 0;
         if has_changes(&txg) || txg.error.is_some() {
             // Of many attempts in a row that come to nothing, the last one tells enough.

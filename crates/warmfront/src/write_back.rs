@@ -12,13 +12,14 @@ use crate::chunk::Bytes;
 use crate::dirty::{Departure, Write};
 use crate::dirty_budget::DirtyBudget;
 use crate::error::{EngineError, Result};
+use crate::intent::{Release, Taken};
 use crate::memory::Memory;
 use crate::object::Object;
 use crate::patience::{Patience, Waiting};
 use crate::pool::Pool;
 use crate::property::FailMode;
 use crate::throttle::ThrottleStatistics;
-use crate::txg::{Txg, Txgs};
+use crate::txg::{Txg, TxgState, Txgs};
 
 /// The age at which an open txg is closed. As `zfs_txg_timeout` of OpenZFS.
 const TXG_AGE: Duration = Duration::from_secs(5);
@@ -301,7 +302,7 @@ impl Pool {
                 let failed = pool.write_back.failing.lock().is_some();
                 if failed || txgs.dirty_since().is_some_and(is_old) {
                     // It is tried again, and whoever waits for it is told.
-                    let _ = pool.commit(txgs.open()).await;
+                    let _ = pool.bring(txgs.open(), Release::WhenNeeded).await;
                 }
                 if failed {
                     clock.sleep(RETRY_INTERVAL).await;
@@ -319,7 +320,7 @@ impl Pool {
         self.spawn.spawn(Box::pin(async move {
             let txgs = &pool.write_back.txgs;
             // Whoever waits for it is told.
-            let _ = pool.commit(txgs.open()).await;
+            let _ = pool.bring(txgs.open(), Release::WhenNeeded).await;
             if pool.write_back.failing.lock().is_some() {
                 pool.clock.sleep(RETRY_INTERVAL).await;
             }
@@ -327,11 +328,18 @@ impl Pool {
         }));
     }
 
-    /// Returns once everything of the groups up to `txg` lasts at the origin.
+    /// Returns once everything of the groups up to `txg` lasts at the origin, but for files that it
+    /// refused, and no log tells anything older.
     ///
     /// # Errors
     /// What the origin said. Its changes go with the next group.
     pub(crate) async fn commit(self: &Arc<Self>, txg: u64) -> Result<()> {
+        self.bring(txg, Release::Now).await
+    }
+
+    /// Brings the groups up to `txg` to the origin, as [`commit`](Pool::commit); the log may be
+    /// released later if the origin refuses something.
+    pub(crate) async fn bring(self: &Arc<Self>, txg: u64, release: Release) -> Result<()> {
         let txgs = &self.write_back.txgs;
         if txgs.committed() >= txg {
             return Ok(());
@@ -340,11 +348,11 @@ impl Pool {
         if txgs.committed() >= txg {
             return Ok(());
         }
-        let mut outcome = self.sync_open_txg().await;
+        let mut outcome = self.sync_open_txg(release).await;
         if outcome.is_err() && self.has_log_to_renounce() {
             // What was promised meanwhile is in a log that has just failed: it has to last at the
             // origin before that is given up.
-            outcome = self.sync_open_txg().await;
+            outcome = self.sync_open_txg(release).await;
         }
         let why = match &outcome {
             Ok(refused) => refused.first().map(|(_, error)| error.clone()),
@@ -365,7 +373,7 @@ impl Pool {
 
     /// Closes the open txg and takes it to the origin. For the one who has the turn. Says which
     /// files' changes the origin did not take; these go with the next txg.
-    async fn sync_open_txg(self: &Arc<Self>) -> Result<Vec<Refused>> {
+    async fn sync_open_txg(self: &Arc<Self>, release: Release) -> Result<Vec<Refused>> {
         let write_back = &self.write_back;
         let txgs = &write_back.txgs;
         let closing = || {
@@ -389,25 +397,36 @@ impl Pool {
         // What only a log made last that is about to be given up has to last here.
         let with_names = intent.is_some() || self.has_log_to_renounce();
         let flushed = match self.flush(&written, names_changed && with_names).await {
-            Ok(()) => self.release_log(txg, intent, &refused).await,
+            Ok(()) => {
+                let taken = Taken { txg, written: &written, names_changed, refused: &refused };
+                self.release_log(intent, &taken, release).await
+            }
             Err(error) => Err(error),
         };
         let flushing = self.now() - between;
         write_back.budget.ended(flushing);
         txgs.note(|txg| txg.flushing = flushing);
-        if let Err(error) = flushed {
-            if names_changed {
-                write_back.names_changed();
+        let is_released = match flushed {
+            Ok(is_released) => is_released,
+            Err(error) => {
+                if names_changed {
+                    write_back.names_changed();
+                }
+                // The log is full because of what the origin refuses.
+                let error = refused.into_iter().next().map_or(error, |(_, cause)| cause);
+                txgs.end(self.now(), TxgState::Failed, Some(error.to_string()));
+                return Err(error);
             }
-            // The log is full because of what the origin refuses.
-            let error = refused.into_iter().next().map_or(error, |(_, cause)| cause);
-            txgs.end(self.now(), Err(error.to_string()));
-            return Err(error);
-        }
+        };
         for object in &written {
             self.settle(object, txg, flush_began).await;
         }
-        txgs.end(self.now(), Ok(refused.first().map(|(_, error)| error.to_string())));
+        if is_released {
+            txgs.commit(txg);
+        }
+        let why = refused.first().map(|(_, error)| error.to_string());
+        let state = if why.is_some() { TxgState::Refused } else { TxgState::Committed };
+        txgs.end(self.now(), state, why);
         Ok(refused)
     }
 

@@ -12,7 +12,7 @@ use storage::{
     OriginCrashes, OriginError, Random, Simulation, Task, block_on,
 };
 use warmfront::flash::FlashOptions;
-use warmfront::{Datasets, Memory, Pool, PoolOptions, ReplayOptions, replay};
+use warmfront::{Datasets, Memory, Pool, PoolOptions, ReplayOptions, Txg, TxgState, replay};
 use zil::{Log, Recovery};
 
 use crate::log_device::{opening, options};
@@ -22,6 +22,10 @@ use crate::writer::Writer;
 use crate::{Outcome, flash_device};
 
 const LOG_BYTES: usize = 1 << 20;
+/// Where what the origin refuses can stay in the log for a while.
+const LARGE_LOG_BYTES: usize = 4 << 20;
+/// Writes that an origin takes, or refuses, in a row.
+const IN_A_ROW: u64 = 16;
 const FLASH_BYTES: usize = 2 << 20;
 const CEILING_BYTES: u64 = 10 << 20;
 /// Steps of the simulation that a life has at most.
@@ -32,6 +36,8 @@ const STEPS_MAX: u64 = 6000;
 pub struct Settings {
     pub has_log: bool,
     pub has_flash: bool,
+    /// The origin refuses writes to some files now and then.
+    pub origin_refuses: bool,
     properties: Vec<(&'static str, &'static str)>,
 }
 
@@ -52,12 +58,18 @@ impl Settings {
         if random.below(8) == 0 {
             properties.push(("primarycache", "none"));
         }
-        Settings { has_log: random.below(4) > 0, has_flash: random.below(2) > 0, properties }
+        let (has_log, has_flash) = (random.below(4) > 0, random.below(2) > 0);
+        let origin_refuses = has_log && random.below(4) == 0;
+        Settings { has_log, has_flash, origin_refuses, properties }
     }
 
     /// With a log device, and what else is usual.
     pub fn with_log() -> Settings {
-        Settings { has_log: true, has_flash: false, properties: Vec::new() }
+        Settings { has_log: true, has_flash: false, origin_refuses: false, properties: Vec::new() }
+    }
+
+    fn log_bytes(&self) -> usize {
+        if self.origin_refuses { LARGE_LOG_BYTES } else { LOG_BYTES }
     }
 
     /// Whether every change lasts when it returns.
@@ -70,18 +82,32 @@ pub fn clock(simulation: &Simulation) -> Arc<dyn Clock> {
     Arc::new(simulation.clone())
 }
 
-/// Makes each call to the origin take its time.
+/// Makes each call to the origin take its time, and has it refuse some.
 struct Latency {
     clock: Arc<dyn Clock>,
     random: Mutex<Random>,
+    refuses: bool,
+    writes: AtomicU64,
+}
+
+impl Latency {
+    fn is_refused(&self, call: &Call) -> bool {
+        let Call::Write { object, .. } = call else { return false };
+        let written = || self.writes.fetch_add(1, Ordering::Relaxed);
+        self.refuses && object.0 % 2 == 1 && (written() / IN_A_ROW).is_multiple_of(2)
+    }
 }
 
 impl Layer for Latency {
-    fn before<'a>(&'a self, _: Call) -> Task<'a, ()> {
+    fn before<'a>(&'a self, call: Call) -> Task<'a, ()> {
         let microseconds = self.random.lock().below(2000);
         Box::pin(async move {
             self.clock.sleep(Duration::from_micros(microseconds)).await;
-            Ok(())
+            let (operation, errno) = (call.operation(), Errno::NOSPC);
+            match self.is_refused(&call) {
+                true => Err(OriginError::System { operation, errno }),
+                false => Ok(()),
+            }
         })
     }
 }
@@ -123,7 +149,7 @@ impl Machine {
             _ => MemoryOrigin::reusing_ids(),
         };
         let simulation = Simulation::new(random.draw());
-        let device = Arc::new(MemoryDevice::new(LOG_BYTES, 512));
+        let device = Arc::new(MemoryDevice::new(settings.log_bytes(), 512));
         let formatted = Log::format(device.clone(), opening(0), options(), clock(&simulation));
         simulation.run(formatted).expect("a blank device");
         Machine {
@@ -147,8 +173,12 @@ impl Machine {
         let (log, log_crashes) = CrashDevice::new(self.log.clone(), 512, seed, slowness.clone());
         let (flash, flash_crashes) = CrashDevice::new(self.flash.clone(), 4096, seed, slowness);
         let (origin, origin_crashes) = CrashOrigin::new(&self.origin);
-        let latency =
-            Latency { clock: clock(&simulation), random: Mutex::new(Random::new(seed ^ 1)) };
+        let latency = Latency {
+            clock: clock(&simulation),
+            random: Mutex::new(Random::new(seed ^ 1)),
+            refuses: self.settings.origin_refuses,
+            writes: AtomicU64::new(0),
+        };
         let origin: Arc<dyn Origin> = Arc::new(Layered::new(Arc::new(origin), latency));
         let log = self.log_that_may_fail(&simulation, Arc::new(log));
         let pool = self.start(&simulation, origin, log, Arc::new(flash));
@@ -177,7 +207,10 @@ impl Machine {
         outcome.lost_logs += u64::from(pool.has_lost_log());
         outcome.changes += progress.changes();
         outcome.syncs += progress.syncs();
-        outcome.txgs += pool.write_back_statistics().txgs.len() as u64 - 1;
+        let txgs = pool.write_back_statistics().txgs;
+        outcome.txgs += txgs.len() as u64 - 1;
+        let is_refused = |txg: &&Txg| txg.state == TxgState::Refused;
+        outcome.refused_txgs += txgs.iter().filter(is_refused).count() as u64;
         let is_kill = self.random.below(3) == 0;
         match is_kill {
             true => outcome.kills += 1,
@@ -196,14 +229,15 @@ impl Machine {
         judge(&found, model.worlds(), &model.promised());
     }
 
-    /// One log device in six takes no more after some calls.
+    /// One log device in six takes no more after some calls, where the origin takes everything.
     fn log_that_may_fail(
         &mut self,
         simulation: &Simulation,
         log: Arc<dyn Device>,
     ) -> Arc<dyn Device> {
         let (device, faults) = FaultyDevice::new(log, clock(simulation));
-        if self.random.below(6) == 0 {
+        // What both refuse is in RAM alone.
+        if self.random.below(6) == 0 && !self.settings.origin_refuses {
             // The first ones are of the start.
             let left = AtomicU64::new(8 + self.random.below(60));
             faults.fail_next_of(u64::MAX, Errno::IO, move |call| {

@@ -34,6 +34,7 @@ struct Outcome {
     changes: u64,
     syncs: u64,
     txgs: u64,
+    refused_txgs: u64,
     records: u64,
     flash_hits: u64,
     stopped: u64,
@@ -55,9 +56,9 @@ fn what_was_promised_is_there_after_any_crash() {
     let campaign = Campaign::new(1000);
     campaign.run(|seed| history(seed, &mut all));
     println!("{} seeds: {all:?}", campaign.count());
-    let Outcome { crashes, kills, changes, syncs, txgs, records, flash_hits, stopped, lost_logs } =
-        all;
-    let rare = [100 * flash_hits, 3 * stopped, 10 * lost_logs];
+    let Outcome { crashes, kills, changes, syncs, txgs, records, .. } = all;
+    let Outcome { refused_txgs, flash_hits, stopped, lost_logs, .. } = all;
+    let rare = [100 * flash_hits, 3 * stopped, 15 * lost_logs, 3 * refused_txgs];
     let least = [crashes, 3 * kills, changes / 10, syncs, txgs, records].into_iter().chain(rare);
     // A few histories need not have everything.
     let is_enough = least.min() >= Some(campaign.count());

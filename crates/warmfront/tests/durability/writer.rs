@@ -185,6 +185,8 @@ impl Writer {
             0..=2 => self.create().await,
             3 => self.make_directory().await,
             4..=10 => self.write().await,
+            // These wait for the origin, and would be refused as well.
+            11 | 18 if self.settings.origin_refuses => self.write().await,
             11 => self.truncate().await,
             12..=14 => self.sync().await,
             15 => self.rename().await,
@@ -198,13 +200,17 @@ impl Writer {
                 if let Some(key) = keys.first()
                     && let Some(file) = self.files.remove(key)
                 {
-                    file.close().await.expect("memory takes it");
+                    let closed = file.close().await;
+                    assert!(closed.is_ok() || self.settings.origin_refuses, "{closed:?}");
                 }
             }
             22 if self.random.below(4) == 0 => {
                 let moment = self.model.lock().moment();
-                self.pool.sync().await.expect("memory is durable");
-                self.model.lock().all_last(moment);
+                let synced = self.pool.sync().await;
+                assert!(synced.is_ok() || self.settings.origin_refuses, "{synced:?}");
+                if synced.is_ok() {
+                    self.model.lock().all_last(moment);
+                }
             }
             _ => {
                 let pause = Duration::from_millis(self.random.below(3000));
@@ -281,12 +287,14 @@ impl Writer {
             contents.resize(contents.len().max(at + length), 0);
             contents[at..at + length].copy_from_slice(&data);
         });
-        match offset {
-            Some(offset) => file.write(offset as u64, &data).await.expect("memory takes it"),
-            None => {
-                let at = file.append(&data).await.expect("memory takes it");
-                assert_eq!(at, size as u64);
-            }
+        let written = match offset {
+            Some(offset) => file.write(offset as u64, &data).await,
+            None => file.append(&data).await.map(|at| assert_eq!(at, size as u64)),
+        };
+        // What cannot be made to last at once is taken nevertheless.
+        assert!(written.is_ok() || self.settings.origin_refuses, "{written:?}");
+        if written.is_err() {
+            return;
         }
         if is_sync || self.settings.is_always_synced() {
             let mut model = self.model.lock();
@@ -336,7 +344,11 @@ impl Writer {
         let file = self.file(key).await;
         let moment = self.model.lock().moment();
         let data_only = self.random.below(2) == 0;
-        file.sync(data_only).await.expect("memory is durable");
+        let synced = file.sync(data_only).await;
+        assert!(synced.is_ok() || self.settings.origin_refuses, "{synced:?}");
+        if synced.is_err() {
+            return;
+        }
         let mut model = self.model.lock();
         model.contents_last(key, moment);
         if self.settings.has_log && !self.pool.has_lost_log() {
@@ -415,7 +427,8 @@ impl Writer {
             });
             let change =
                 SetAttributes { permissions: Some(permissions), ..SetAttributes::default() };
-            self.pool.set_attributes(object, None, change).await.expect("memory takes it");
+            let set = self.pool.set_attributes(object, None, change).await;
+            assert!(set.is_ok() || self.settings.origin_refuses, "{set:?}");
         } else {
             let value = self.bytes(20);
             self.model.lock().change(|world| {
@@ -424,7 +437,7 @@ impl Writer {
             });
             let name = OsStr::new("user.mark");
             let set = self.pool.set_xattr(object, name, &value, XattrMode::Any).await;
-            set.expect("memory takes it");
+            assert!(set.is_ok() || self.settings.origin_refuses, "{set:?}");
         }
     }
 }

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Bench, pattern};
 use futures::executor::block_on;
-use storage::{Call, MemoryDevice, RealClock, SetAttributes, SetTime, Timestamp};
-use warmfront::Pool;
+use rustix::io::Errno;
+use storage::{Call, Clock, MemoryDevice, RealClock, SetAttributes, SetTime, Timestamp};
 use warmfront::zil::{Log, Opening, Options};
+use warmfront::{Pool, TxgState};
 
 const CEILING: u64 = 64 << 20;
 const LOG_BYTES: usize = 4 << 20;
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn log() -> Log {
     let device = Arc::new(MemoryDevice::new(LOG_BYTES, 4096));
     let opening = Opening { pool: [1; 16], log: [2; 16], seed: [3; 16], force: false };
-    let options = Options { block_bytes_max: 128 << 10, fill: false, ..Options::default() };
+    let options = Options { block_bytes_max: 256 << 10, fill: false, ..Options::default() };
     block_on(Log::format(device, opening, options, Arc::new(RealClock::new())))
         .expect("it is blank")
 }
@@ -64,4 +65,95 @@ fn a_full_log_holds_no_change_up() {
     outcome.expect("a change waits for a commit that waits for it");
     changer.join().expect("it has ended");
     block_on(other.sync(false)).expect("the origin takes it");
+}
+
+/// Records and bytes that the log device was given.
+fn written(bench: &Bench) -> (u64, u64) {
+    let log = bench.pool.log_statistics().expect("there is a log");
+    (log.records, log.block_bytes)
+}
+
+/// Waits until so many further groups have been tried.
+fn try_groups(bench: &Bench, groups: u64) {
+    let open = || bench.pool.write_back_statistics().open_txg;
+    let (first, began) = (open(), Instant::now());
+    while open() < first + groups {
+        assert!(began.elapsed() < PATIENCE, "nothing is tried any more");
+        std::thread::yield_now();
+    }
+}
+
+/// What the origin refuses stays where the log has it: each attempt would wear the device.
+#[test]
+fn what_is_refused_is_logged_once() {
+    let bench = Bench::new(&["coherence=exclusive", "recordsize=64K"], CEILING);
+    block_on(bench.pool.add_log(Arc::new(log()), Arc::new(|| Ok(())))).expect("nothing is dirty");
+    let file = bench.create("file");
+    bench.faults.fail_next_of(u64::MAX, Errno::NOSPC, |call| matches!(call, Call::Write { .. }));
+    block_on(file.write(0, &pattern(512 << 10, 1))).expect("memory takes it");
+    // The log takes it, though he may be told already that the origin has not.
+    let _ = block_on(file.sync(false));
+    try_groups(&bench, 2);
+    let logged = written(&bench);
+    assert!(logged.1 > 512 << 10, "{logged:?}");
+    try_groups(&bench, 50);
+    assert_eq!(written(&bench), logged, "nothing new was written");
+    bench.faults.clear();
+    block_on(bench.pool.sync()).expect("the origin takes it");
+    assert_eq!(bench.pool.write_back_statistics().failing, None);
+    let log = bench.pool.log_statistics().expect("there is a log");
+    assert!(log.ring_bytes - log.free_bytes < 512 << 10, "the log is released: {log:?}");
+}
+
+/// While one file is refused, groups take others to the origin: that costs the log no more than
+/// these, until it needs the room; then what is refused is logged anew, and nobody has to wait.
+#[test]
+fn one_file_that_is_refused_costs_the_log_little() {
+    let bench = Bench::new(&["coherence=exclusive", "recordsize=64K"], CEILING);
+    block_on(bench.pool.add_log(Arc::new(log()), Arc::new(|| Ok(())))).expect("nothing is dirty");
+    let (refused, other) = (bench.create("refused"), bench.create("other"));
+    let is_struck = |call: &Call| matches!(call, Call::Write { length, .. } if *length > 4096);
+    bench.faults.fail_next_of(u64::MAX, Errno::NOSPC, is_struck);
+    block_on(refused.write(0, &pattern(512 << 10, 1))).expect("memory takes it");
+    let _ = block_on(refused.sync(false));
+    let (before, began, rounds) = (written(&bench).1, bench.clock.now(), 1000);
+    for round in 0..rounds {
+        block_on(other.write(0, &pattern(4096, round))).expect("memory takes it");
+        block_on(other.sync(true)).expect("the log takes it");
+        if round % 10 == 0 {
+            bench.pool.close_early();
+            try_groups(&bench, 1);
+        }
+    }
+    // Once a minute it is logged anew in any case; attempts come every one or two seconds.
+    let minutes = (bench.clock.now() - began).as_secs() / 60 + 1;
+    let (logged, most) = (written(&bench).1 - before, rounds * 8192 * 2 + minutes * (600 << 10));
+    assert!(logged < most, "{logged} of {most} bytes in {minutes} minutes");
+    let full = bench.pool.log_statistics().expect("there is a log").full;
+    assert_eq!(full, 0);
+    bench.faults.clear();
+    block_on(bench.pool.sync()).expect("the origin takes it");
+    let txgs = bench.pool.write_back_statistics().txgs;
+    assert_eq!(txgs[txgs.len() - 2].state, TxgState::Committed);
+}
+
+/// A group of which the origin refused a file is not said to be committed.
+#[test]
+fn a_group_that_is_refused_says_so() {
+    let bench = Bench::new(&["coherence=exclusive", "recordsize=64K"], CEILING);
+    let file = bench.create("file");
+    bench.faults.fail_next_of(u64::MAX, Errno::NOSPC, |call| matches!(call, Call::Write { .. }));
+    block_on(file.write(0, &pattern(4096, 1))).expect("memory takes it");
+    assert!(block_on(bench.pool.sync()).is_err());
+    let txgs = bench.pool.write_back_statistics().txgs;
+    let tried: Vec<_> = txgs.iter().filter(|txg| txg.ended.is_some()).collect();
+    assert!(!tried.is_empty(), "it was tried");
+    for txg in tried {
+        assert_eq!(txg.state, TxgState::Refused, "{txg:?}");
+        assert!(txg.error.as_ref().is_some_and(|error| error.contains("space")), "{txg:?}");
+    }
+    bench.faults.clear();
+    block_on(bench.pool.sync()).expect("the origin takes it");
+    let txgs = bench.pool.write_back_statistics().txgs;
+    assert_eq!(txgs[txgs.len() - 2].state, TxgState::Committed);
 }
