@@ -34,7 +34,20 @@ impl Cluster {
         let cluster = Cluster { data, socket };
         let words = ["--auth=trust", "--no-instructions", "--data-checksums", "--username", USER];
         cluster.program("initdb").args(words).deadline(PATIENCE).run().success();
+        cluster.keep_shared_memory();
         cluster
+    }
+
+    /// Has servers share memory by files beside the socket: those that are killed leave it behind,
+    /// and here it goes with the test.
+    fn keep_shared_memory(&self) {
+        let (inside, beside) = (self.data.join("pg_dynshmem"), self.socket.path().join("memory"));
+        std::fs::remove_dir(&inside).expect("nothing runs yet");
+        std::fs::create_dir(&beside).expect("a directory");
+        std::os::unix::fs::symlink(&beside, &inside).expect("a link");
+        if geteuid().is_root() {
+            Program::new("chown").arg(USER).arg(&beside).run().success();
+        }
     }
 
     /// A program as the user who may run it, with this cluster as its own.
@@ -59,7 +72,8 @@ impl Cluster {
 
     /// Starts the server, which recovers, and waits until it answers.
     fn start(&self) -> Server {
-        let settings = ["listen_addresses=", "shared_buffers=16MB", "max_wal_size=32MB"];
+        let memory = "dynamic_shared_memory_type=mmap";
+        let settings = ["listen_addresses=", "shared_buffers=16MB", "max_wal_size=32MB", memory];
         let socket = self.socket.path().display();
         let socket = format!("unix_socket_directories={socket}");
         let answers = || self.psql().args(["-c", "SELECT 1"]).run().succeeded();
