@@ -1,3 +1,4 @@
+use std::ffi::OsStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -10,9 +11,10 @@ use crate::directory::DirectoryBuffer;
 use crate::filesystem::{Call, Entry, Filesystem, Opened, Result};
 use crate::flags::{FSYNC_DATA_ONLY, GETATTR_FH};
 use crate::interrupt::Interrupts;
+use crate::notify::Notifier;
 use crate::reply::{ReadReply, Reply, attributes};
 use crate::request::{self, Operation};
-use crate::watch::{Desk, Watch};
+use crate::watch::{Desk, Stay, Watch};
 
 /// What is known about the session when a request comes.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub(crate) struct Context {
     pub(crate) crew: Arc<Crew>,
     pub(crate) interrupts: Interrupts,
     pub(crate) watch: Arc<Watch>,
+    pub(crate) notifier: Notifier,
     pub(crate) extended_setxattr: bool,
 }
 
@@ -42,12 +45,12 @@ pub(crate) fn dispatch<F: Filesystem>(
     };
     let reply = Reply::new(device, header.unique, &context.crew);
     match request::operation(&header, bytes, context.extended_setxattr) {
-        Ok(operation) if operation.changes_nothing() => {
+        Ok(operation) if operation.may_be_left() => {
             desk.during(header.unique, header.pid, || {
-                answer(filesystem, context, &header, operation, reply, scratch);
+                answer(filesystem, context, desk, &header, operation, reply, scratch);
             });
         }
-        Ok(operation) => answer(filesystem, context, &header, operation, reply, scratch),
+        Ok(operation) => answer(filesystem, context, desk, &header, operation, reply, scratch),
         Err(error) => {
             tracing::error!(%error, "the kernel sent a malformed request");
             reply.error(Errno::IO);
@@ -58,6 +61,7 @@ pub(crate) fn dispatch<F: Filesystem>(
 fn answer<F: Filesystem>(
     filesystem: &F,
     context: &Context,
+    desk: &Desk,
     header: &InHeader,
     operation: Operation<'_>,
     reply: Reply<'_>,
@@ -71,6 +75,7 @@ fn answer<F: Filesystem>(
         pid: header.pid,
     };
     let call = &call;
+    let change = NameChange { context, directory: call.node };
     match operation {
         Operation::Read(arguments) => {
             filesystem.read(call, &arguments, ReadReply::new(reply, arguments.size));
@@ -108,21 +113,33 @@ fn answer<F: Filesystem>(
         }
         Operation::Readlink => reply.buffer(filesystem.readlink(call)),
         Operation::Symlink { name, target } => {
-            reply.entry(filesystem.symlink(call, name, target));
+            let made = filesystem.symlink(call, name, target);
+            change.made(filesystem, name, reply, made);
         }
         Operation::Mknod { name, arguments } => {
-            reply.entry(filesystem.mknod(call, name, &arguments));
+            let made = filesystem.mknod(call, name, &arguments);
+            change.made(filesystem, name, reply, made);
         }
         Operation::Mkdir { name, arguments } => {
-            reply.entry(filesystem.mkdir(call, name, &arguments));
+            let made = filesystem.mkdir(call, name, &arguments);
+            change.made(filesystem, name, reply, made);
         }
-        Operation::Unlink { name } => reply.empty(filesystem.unlink(call, name)),
-        Operation::Rmdir { name } => reply.empty(filesystem.rmdir(call, name)),
+        Operation::Unlink { name } => {
+            let is_heard = reply.done(filesystem.unlink(call, name));
+            change.end(is_heard, &[(call.node, name)]);
+        }
+        Operation::Rmdir { name } => {
+            let is_heard = reply.done(filesystem.rmdir(call, name));
+            change.end(is_heard, &[(call.node, name)]);
+        }
         Operation::Rename { name, new_parent, new_name, flags } => {
-            reply.empty(filesystem.rename(call, name, new_parent, new_name, flags));
+            let renamed = filesystem.rename(call, name, new_parent, new_name, flags);
+            let is_heard = reply.done(renamed);
+            change.end(is_heard, &[(call.node, name), (new_parent, new_name)]);
         }
         Operation::Link { name, arguments } => {
-            reply.entry(filesystem.link(call, arguments.oldnodeid, name));
+            let made = filesystem.link(call, arguments.oldnodeid, name);
+            change.made(filesystem, name, reply, made);
         }
         Operation::Open(arguments) => {
             if let Some(unheard) = reply.opened(filesystem.open(call, &arguments)) {
@@ -130,7 +147,7 @@ fn answer<F: Filesystem>(
             }
         }
         Operation::Write { arguments, data } => {
-            let written = filesystem.write(call, &arguments, data);
+            let written = filesystem.write(call, &arguments, data, &Stay::new(desk));
             reply.value(written.map(|size| WriteOut { size, padding: 0 }));
         }
         Operation::Statfs => reply.value(filesystem.statfs(call)),
@@ -184,9 +201,13 @@ fn answer<F: Filesystem>(
         }
         Operation::Access(AccessIn { mask, .. }) => reply.empty(filesystem.access(call, mask)),
         Operation::Create { name, arguments } => {
-            reply.created(filesystem.create(call, name, &arguments));
+            let created = filesystem.create(call, name, &arguments);
+            let is_heard = reply.created(filesystem, call, created);
+            change.end(is_heard, &[(call.node, name)]);
         }
-        Operation::Tmpfile(arguments) => reply.created(filesystem.tmpfile(call, &arguments)),
+        Operation::Tmpfile(arguments) => {
+            reply.created(filesystem, call, filesystem.tmpfile(call, &arguments));
+        }
         Operation::Interrupt(InterruptIn { unique }) => {
             reply.none();
             context.interrupts.interrupt(unique);
@@ -223,7 +244,50 @@ fn answer<F: Filesystem>(
     }
 }
 
+/// A change of names in a directory.
+struct NameChange<'a> {
+    context: &'a Context,
+    directory: u64,
+}
+
+impl NameChange<'_> {
+    /// Answers what was made under `name`.
+    fn made<F: Filesystem>(
+        &self,
+        filesystem: &F,
+        name: &OsStr,
+        reply: Reply<'_>,
+        made: Result<Entry>,
+    ) {
+        let node = made.as_ref().map_or(0, |entry| entry.node);
+        let is_heard = reply.entry(made);
+        if !is_heard && node != 0 {
+            filesystem.forget(node, 1);
+        }
+        self.end(is_heard, &[(self.directory, name)]);
+    }
+
+    /// After the answer. If it was not heard, the kernel believes what it knew of these names
+    /// before: it is told to ask again.
+    fn end(&self, is_heard: bool, names: &[(u64, &OsStr)]) {
+        if is_heard {
+            return;
+        }
+        for (directory, name) in names {
+            // It need not know them.
+            let _ = self.context.notifier.expire_entry(*directory, name);
+            let _ = self.context.notifier.inval_inode(*directory, -1, 0);
+        }
+    }
+}
+
 impl Reply<'_> {
+    /// Nothing, or the errno. Whether the kernel has taken it.
+    fn done(mut self, result: Result<()>) -> bool {
+        let error = result.err().map_or(0, |errno| -errno.raw_os_error());
+        self.send(error, std::iter::empty())
+    }
+
     /// Whether the kernel has taken it.
     fn entry(self, result: Result<Entry>) -> bool {
         self.taken(result.map(|entry| entry.wire()))
@@ -236,11 +300,25 @@ impl Reply<'_> {
         handle.filter(|_| !is_taken).map(|fh| ReleaseIn { fh, ..ReleaseIn::default() })
     }
 
-    fn created(self, result: Result<(Entry, Opened)>) {
-        match result {
-            Ok((entry, opened)) => self.parts(&entry.wire(), opened.wire().as_bytes()),
-            Err(errno) => self.error(errno),
+    /// Whether the kernel has taken it. What nobody has heard of is closed and forgotten.
+    fn created<F: Filesystem>(
+        mut self,
+        filesystem: &F,
+        call: &Call,
+        result: Result<(Entry, Opened)>,
+    ) -> bool {
+        let (entry, opened) = match result {
+            Ok(created) => created,
+            Err(errno) => return self.send(-errno.raw_os_error(), std::iter::empty()),
+        };
+        let is_heard = self.parts(&entry.wire(), opened.wire().as_bytes());
+        if !is_heard {
+            let call = Call { node: entry.node, ..*call };
+            let _ =
+                filesystem.release(&call, &ReleaseIn { fh: opened.handle, ..ReleaseIn::default() });
+            filesystem.forget(entry.node, 1);
         }
+        is_heard
     }
 
     fn buffer(self, result: Result<Vec<u8>>) {
@@ -272,12 +350,14 @@ impl Reply<'_> {
     fn ioctl(self, result: Result<(i32, Vec<u8>)>, out_size: u32) {
         match result {
             Ok((_, data)) if data.len() > out_size as usize => self.error(Errno::IO),
-            Ok((result, data)) => self.parts(&IoctlOut { result, ..IoctlOut::default() }, &data),
+            Ok((result, data)) => {
+                self.parts(&IoctlOut { result, ..IoctlOut::default() }, &data);
+            }
             Err(errno) => self.error(errno),
         }
     }
 
-    fn parts<T: IntoBytes + Immutable>(self, first: &T, second: &[u8]) {
-        self.pieces([first.as_bytes(), second].into_iter());
+    fn parts<T: IntoBytes + Immutable>(self, first: &T, second: &[u8]) -> bool {
+        self.pieces([first.as_bytes(), second].into_iter())
     }
 }

@@ -33,6 +33,7 @@ use crate::flags::{
 };
 use crate::notify::Notifier;
 use crate::reply::ReadReply;
+use crate::watch::Stay;
 use convert::open_flags;
 use handles::Handles;
 pub use passing_groups::{GroupError, PASSING_GROUPS_MAX, PassingGroups};
@@ -61,17 +62,29 @@ pub struct Door {
 }
 
 /// The thread that writes.
-struct Writer {
+struct Writer<'a> {
     pid: u32,
+    stay: &'a Stay<'a>,
 }
 
-impl Patience for Writer {
+impl Patience for Writer<'_> {
     fn waiting(&self) -> Waiting {
+        if self.stay.is_left() {
+            return Waiting::Nobody;
+        }
         match caller_state(self.pid) {
             CallerState::Waits => Waiting::On,
             CallerState::AskedToEnd => Waiting::ToEnd,
             CallerState::Dying => Waiting::Nobody,
         }
+    }
+
+    fn stays(&self) -> bool {
+        self.stay.keep()
+    }
+
+    fn changed(&self) {
+        self.stay.release();
     }
 }
 
@@ -356,14 +369,14 @@ impl Filesystem for Door {
         }
     }
 
-    fn write(&self, call: &Call, arguments: &WriteIn, data: &[u8]) -> Result<u32> {
+    fn write(&self, call: &Call, arguments: &WriteIn, data: &[u8], stay: &Stay<'_>) -> Result<u32> {
         let file = self.file(arguments.fh)?;
         let flags = WriteFlags::from_bits_retain(arguments.write_flags);
         if flags.contains(WriteFlags::KILL_SUIDGID) {
             self.clear_set_id(file.object(), Some(&file))?;
         }
         let appends = arguments.flags & open_flags::APPEND != 0;
-        let writer = Writer { pid: call.pid };
+        let writer = Writer { pid: call.pid, stay };
         // Pages of a mapping come back under any open handle; they know their place.
         let taken = if appends && !flags.contains(WriteFlags::CACHE) {
             let landed = wait(file.append_for(&writer, data))?;

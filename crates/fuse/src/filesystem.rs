@@ -8,6 +8,7 @@ use crate::directory::DirectoryBuffer;
 use crate::flags::{InitFlags, OpenFlags};
 use crate::interrupt::Interrupt;
 use crate::reply::ReadReply;
+use crate::watch::Stay;
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Errno>;
@@ -193,7 +194,7 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// Writes and returns the number of bytes written.
-    fn write(&self, call: &Call, arguments: &WriteIn, data: &[u8]) -> Result<u32> {
+    fn write(&self, call: &Call, arguments: &WriteIn, data: &[u8], stay: &Stay<'_>) -> Result<u32> {
         Err(Errno::NOSYS)
     }
 

@@ -70,3 +70,4 @@ pub use notify::Notifier;
 pub use reply::{PIECES_MAX, ReadReply};
 pub use request::{Malformed, Operation, header, operation};
 pub use session::{REQUEST_BYTES_MAX, Session, SessionError};
+pub use watch::Stay;

@@ -41,8 +41,9 @@ impl<'a> Reply<'a> {
         self.send(0, std::iter::once(bytes));
     }
 
-    pub(crate) fn pieces<'p>(mut self, pieces: impl Iterator<Item = &'p [u8]>) {
-        self.send(0, pieces);
+    /// Whether the kernel has taken it.
+    pub(crate) fn pieces<'p>(mut self, pieces: impl Iterator<Item = &'p [u8]>) -> bool {
+        self.send(0, pieces)
     }
 
     /// The value, or the errno.
@@ -71,7 +72,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Whether the kernel has taken it.
-    fn send<'p>(&mut self, error: i32, pieces: impl Iterator<Item = &'p [u8]>) -> bool {
+    pub(crate) fn send<'p>(&mut self, error: i32, pieces: impl Iterator<Item = &'p [u8]>) -> bool {
         self.sent = true;
         self.crew.free();
         match send(self.device, self.unique, error, pieces) {
@@ -134,7 +135,7 @@ impl<'a> ReadReply<'a> {
     /// [`PIECES_MAX`], and at most as many bytes as were asked for. Fewer mean the end of the
     /// file. Anything else answers `EIO`.
     pub fn data<'p>(self, pieces: impl IntoIterator<Item = &'p [u8]>) {
-        self.reply.pieces(pieces.into_iter());
+        let _ = self.reply.pieces(pieces.into_iter());
     }
 
     /// Answers with an error.

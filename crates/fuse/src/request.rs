@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::abi::*;
+use crate::flags::SetattrFlags;
 
 /// A request that is not what the protocol says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -126,9 +127,14 @@ pub enum Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Whether it changes nothing but what is known already, so that nobody minds when it is done
-    /// late, or its answer is not heard.
-    pub(crate) fn changes_nothing(&self) -> bool {
+    /// Whether it may end after its caller has been killed, and its answer not be heard: it changes
+    /// nothing, or a name or an attribute, which come in their order also when they come late.
+    /// Of contents only writes, which see to it themselves that nothing is overwritten that
+    /// somebody else has written by then.
+    pub(crate) fn may_be_left(&self) -> bool {
+        if let Operation::Setattr(change) = self {
+            return change.valid & SetattrFlags::SIZE.bits() == 0;
+        }
         matches!(
             self,
             Operation::Lookup { .. }
@@ -148,6 +154,18 @@ impl Operation<'_> {
                 | Operation::Lseek(_)
                 | Operation::Syncfs
                 | Operation::Statx(_)
+                | Operation::Write { .. }
+                | Operation::Symlink { .. }
+                | Operation::Mknod { .. }
+                | Operation::Mkdir { .. }
+                | Operation::Unlink { .. }
+                | Operation::Rmdir { .. }
+                | Operation::Rename { .. }
+                | Operation::Link { .. }
+                | Operation::Create { .. }
+                | Operation::Tmpfile(_)
+                | Operation::Setxattr { .. }
+                | Operation::Removexattr { .. }
         )
     }
 }

@@ -102,6 +102,7 @@ impl Session {
             crew: crew.clone(),
             interrupts: Interrupts::default(),
             watch,
+            notifier: Notifier::new(device.clone()),
             extended_setxattr,
         };
         let shared = Shared { filesystem, device: device.clone(), context };

@@ -24,17 +24,68 @@ pub(crate) struct Desk {
     pid: AtomicU32,
     /// The request at the last look.
     seen: AtomicU64,
+    decided: Mutex<Decided>,
+}
+
+/// What becomes of a request whose caller is killed: it can be answered from elsewhere, or change
+/// something after its caller has heard nothing, but not both.
+#[derive(Debug, Default)]
+struct Decided {
+    /// The last request that was answered from elsewhere.
+    left: u64,
+    /// The request that is changing something; zero while there is none.
+    stays: u64,
+}
+
+/// The right of a call to change something: it ends when the caller is told that he need not wait.
+#[derive(Debug)]
+pub struct Stay<'a>(&'a Desk);
+
+impl<'a> Stay<'a> {
+    pub(crate) fn new(desk: &'a Desk) -> Stay<'a> {
+        Stay(desk)
+    }
+
+    /// Whether the caller has been told that he need not wait.
+    pub fn is_left(&self) -> bool {
+        self.0.decided.lock().left == self.0.unique.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the caller until [`release`](Stay::release); `false` if he has gone.
+    pub fn keep(&self) -> bool {
+        let unique = self.0.unique.load(Ordering::Relaxed);
+        let decided = &mut *self.0.decided.lock();
+        let is_here = decided.left != unique;
+        if is_here {
+            decided.stays = unique;
+        }
+        is_here
+    }
+
+    /// The caller may go: what he asked for is done, or will be in its order.
+    pub fn release(&self) {
+        self.0.decided.lock().stays = 0;
+    }
 }
 
 impl Desk {
-    /// Works on a request that may be answered from elsewhere: it changes nothing, so it does not
-    /// matter when it ends after its caller has gone.
+    /// Works on a request that may be answered from elsewhere, and end after its caller has gone.
     pub(crate) fn during<T>(&self, unique: u64, pid: u32, work: impl FnOnce() -> T) -> T {
         self.pid.store(pid, Ordering::Relaxed);
         self.unique.store(unique, Ordering::Release);
         let result = work();
         self.unique.store(0, Ordering::Release);
+        self.decided.lock().stays = 0;
         result
+    }
+
+    /// Lets the caller of a request go; `false` if he has to stay.
+    fn leave(&self, unique: u64) -> bool {
+        let decided = &mut *self.decided.lock();
+        if decided.stays != unique {
+            decided.left = unique;
+        }
+        decided.stays != unique
     }
 
     /// The request and its caller, if it was there at the last look already.
@@ -60,7 +111,8 @@ impl Watch {
     /// A desk for a thread that answers on `device`.
     pub(crate) fn seat(&self, device: Arc<OwnedFd>) -> Arc<Desk> {
         let (unique, seen) = (AtomicU64::new(0), AtomicU64::new(0));
-        let desk = Arc::new(Desk { device, unique, pid: AtomicU32::new(0), seen });
+        let (pid, decided) = (AtomicU32::new(0), Mutex::default());
+        let desk = Arc::new(Desk { device, unique, pid, seen, decided });
         self.0.lock().push(desk.clone());
         desk
     }
@@ -77,6 +129,7 @@ impl Watch {
             for desk in desks {
                 if let Some((unique, pid)) = desk.lasting()
                     && caller_state(pid) == CallerState::Dying
+                    && desk.leave(unique)
                 {
                     tracing::debug!(unique, pid, "the caller is killed; its call is left");
                     let error = -Errno::INTR.raw_os_error();
@@ -107,5 +160,22 @@ mod tests {
         desk.during(9, 90, || assert_eq!(desk.lasting(), None, "that was another one"));
         watch.leave(&desk);
         assert!(watch.0.lock().is_empty());
+    }
+
+    #[test]
+    fn who_stays_is_not_answered_for_and_who_has_gone_changes_nothing() {
+        let watch = Watch::default();
+        let device = std::fs::File::open("/dev/null").expect("it opens");
+        let desk = watch.seat(Arc::new(device.into()));
+        desk.during(7, 70, || {
+            let stay = Stay::new(&desk);
+            assert!(!stay.is_left() && stay.keep());
+            assert!(!desk.leave(7), "he waits for a change");
+            stay.release();
+            assert!(desk.leave(7), "it is done");
+            assert!(stay.is_left() && !stay.keep());
+        });
+        desk.during(8, 80, || assert!(Stay::new(&desk).keep(), "that was another one"));
+        desk.during(9, 90, || assert!(desk.leave(9), "the last one has ended"));
     }
 }

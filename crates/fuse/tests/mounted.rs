@@ -16,7 +16,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use fuse::abi::*;
 use fuse::{
     Call, Crewing, DirectoryBuffer, Entry, Filesystem, InitFlags, Interrupt, Kernel, MountOptions,
-    Name, OpenFlags, Opened, ReadReply, Result, Session, Settings, UnmountError,
+    Name, OpenFlags, Opened, ReadReply, Result, Session, Settings, Stay, UnmountError,
 };
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
@@ -25,6 +25,8 @@ use rustix::io::Errno;
 const SLOW: &str = "slow";
 /// Closing this file waits until the gate is opened.
 const HELD: &str = "held";
+/// Making this file waits until the gate is opened.
+const LATE: &str = "late";
 /// Reading this file panics.
 const PANICS: &str = "panics";
 /// Reading this file forgets to reply.
@@ -57,6 +59,8 @@ struct Shared {
     waiting: AtomicUsize,
     interrupted: AtomicUsize,
     destroyed: AtomicUsize,
+    /// Handles that are open of the file that is made late.
+    late_handles: AtomicUsize,
 }
 
 impl Shared {
@@ -203,6 +207,12 @@ impl Filesystem for Memory {
     }
 
     fn create(&self, _: &Call, name: &OsStr, _: &CreateIn) -> Result<(Entry, Opened)> {
+        if name == LATE {
+            self.shared.waiting.fetch_add(1, Ordering::SeqCst);
+            let mut gate = self.shared.gate.lock();
+            self.shared.opened.wait_while(&mut gate, |open| !*open);
+            self.shared.late_handles.fetch_add(1, Ordering::SeqCst);
+        }
         let mut tree = self.shared.tree.lock();
         let node = tree.make(name);
         Ok((tree.entry(node)?, self.opened()))
@@ -233,7 +243,7 @@ impl Filesystem for Memory {
         reply.data(data[start..end].chunks(4096));
     }
 
-    fn write(&self, call: &Call, arguments: &WriteIn, data: &[u8]) -> Result<u32> {
+    fn write(&self, call: &Call, arguments: &WriteIn, data: &[u8], _: &Stay<'_>) -> Result<u32> {
         let mut tree = self.shared.tree.lock();
         let node = tree.node(call.node)?;
         let start = arguments.offset as usize;
@@ -252,7 +262,11 @@ impl Filesystem for Memory {
         Ok(())
     }
 
-    fn release(&self, _: &Call, _: &ReleaseIn) -> Result<()> {
+    fn release(&self, call: &Call, _: &ReleaseIn) -> Result<()> {
+        let late = self.shared.tree.lock().names.get(OsStr::new(LATE)).copied();
+        if late == Some(call.node) {
+            self.shared.late_handles.fetch_sub(1, Ordering::SeqCst);
+        }
         Ok(())
     }
 
@@ -540,6 +554,29 @@ fn who_waits_in_vain_can_be_killed() {
     // What comes late is not heard, and hurts nobody.
     mounted.shared.open_gate();
     assert_eq!(fs::read(mounted.path(SLOW)).expect("read"), b"slow");
+    mounted.end();
+}
+
+/// What is made after its caller was killed is found, and nobody holds on to it.
+#[test]
+fn what_is_made_late_is_found_and_given_back() {
+    let Some(mounted) = Mounted::new(OpenFlags::DIRECT_IO) else { return };
+    let path = mounted.path(LATE);
+    // The kernel believes for long that there is no such name.
+    assert!(fs::metadata(&path).is_err());
+    let mut makes = Command::new("touch").arg(&path).spawn().expect("started");
+    until("the call", || mounted.shared.waiting.load(Ordering::SeqCst) == 1);
+    makes.kill().expect("killed");
+    until("the end of its caller", || makes.try_wait().expect("asked").is_some());
+    assert_eq!(mounted.shared.references(LATE), 0, "it is not made yet");
+    mounted.shared.open_gate();
+    let late_handles = || mounted.shared.late_handles.load(Ordering::SeqCst);
+    let is_made = || mounted.shared.tree.lock().names.contains_key(OsStr::new(LATE));
+    until("the file", is_made);
+    until("the file to be closed and forgotten", || {
+        late_handles() == 0 && mounted.shared.references(LATE) == 0
+    });
+    until("the kernel to ask again", || fs::metadata(&path).is_ok());
     mounted.end();
 }
 

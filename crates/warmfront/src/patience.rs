@@ -14,6 +14,15 @@ pub enum Waiting {
 pub trait Patience: Send + Sync {
     /// What has become of him.
     fn waiting(&self) -> Waiting;
+
+    /// Asked when contents are about to be changed for him: whether he waits for that still. If so,
+    /// he waits until [`changed`](Patience::changed); if not, nothing may be changed any more.
+    fn stays(&self) -> bool {
+        true
+    }
+
+    /// What he asked for has been changed, or will be before what others ask for.
+    fn changed(&self) {}
 }
 
 /// Waits for as long as it takes.

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use storage::{Allocation, OriginError};
+use storage::{Allocation, OriginError, OriginFile};
 
 use crate::answer::Cached;
 use crate::chunk::Bytes;
@@ -67,7 +67,7 @@ impl OpenFile {
                 self.take(offset, data, writer).await?
             }
             WriteMode::Through | WriteMode::Around => {
-                self.write_through(offset, data).await?;
+                self.write_through(patience, offset, data).await?;
                 data.len()
             }
         };
@@ -96,6 +96,23 @@ impl OpenFile {
         }
         let touched = self.touched(offset, end);
         pool.kill_contents(object, &self.layout(), touched).await?;
+        if !writer.patience.stays() {
+            return Err(EngineError::Interrupted);
+        }
+        let taken = self.take_parts(file, offset, data, writer).await;
+        writer.patience.changed();
+        taken
+    }
+
+    /// Takes a write into RAM, part by part. Returns how many bytes were taken.
+    async fn take_parts(
+        &self,
+        file: &Arc<dyn OriginFile>,
+        offset: u64,
+        data: &[u8],
+        writer: Writer<'_>,
+    ) -> Result<usize> {
+        let (pool, object) = (&self.pool, &self.object);
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
             let part = self.next_part(at, rest);
@@ -151,7 +168,7 @@ impl OpenFile {
         Ok(())
     }
 
-    async fn write_through(&self, offset: u64, data: &[u8]) -> Result<()> {
+    async fn write_through(&self, patience: &dyn Patience, offset: u64, data: &[u8]) -> Result<()> {
         self.catch_up().await?;
         let _charged = self.pool.memory.charge(data.len() as u64);
         let end = offset.saturating_add(data.len() as u64);
@@ -159,6 +176,7 @@ impl OpenFile {
         self.pool.check_before_change(&self.object, Some(self)).await?;
         let file = self.origin_file().await?;
         let change = self.begin_change(offset..end).await?;
+        goes_on(patience)?;
         let outcome = file.write(offset, data).await;
         match &outcome {
             Ok(()) if self.keeps_writes() => self.follow_write(offset, &Bytes::Borrowed(data)),
@@ -207,7 +225,7 @@ impl OpenFile {
                 (offset, self.take(offset, data, writer).await?)
             }
             WriteMode::Through | WriteMode::Around => {
-                (self.append_through(data).await?, data.len())
+                (self.append_through(patience, data).await?, data.len())
             }
         };
         self.tenant().counters.add(Counter::WrittenBytes, taken as u64);
@@ -215,7 +233,7 @@ impl OpenFile {
         Ok(offset..offset + taken as u64)
     }
 
-    async fn append_through(&self, data: &[u8]) -> Result<u64> {
+    async fn append_through(&self, patience: &dyn Patience, data: &[u8]) -> Result<u64> {
         self.catch_up().await?;
         let _charged = self.pool.memory.charge(data.len() as u64);
         let _guard = self.object.ranges.exclusive(0..u64::MAX).await;
@@ -223,6 +241,7 @@ impl OpenFile {
         let file = self.origin_file().await?;
         let size = self.attributes().size;
         let change = self.begin_change(size..size.saturating_add(data.len() as u64)).await?;
+        goes_on(patience)?;
         let outcome = file.append(data).await;
         match &outcome {
             Ok(offset) if self.keeps_writes() => {
@@ -507,4 +526,14 @@ impl OpenFile {
     async fn adopt(&self) -> Result<()> {
         self.pool.adopt(&self.object, self).await
     }
+}
+
+/// Before the origin makes a change: whether it is waited for still. Others who change the same
+/// bytes wait for it in any case.
+fn goes_on(patience: &dyn Patience) -> Result<()> {
+    if !patience.stays() {
+        return Err(EngineError::Interrupted);
+    }
+    patience.changed();
+    Ok(())
 }
