@@ -11,9 +11,9 @@ use crate::directory::DirectoryBuffer;
 use crate::filesystem::{Call, Entry, Filesystem, Opened, Result};
 use crate::flags::{FSYNC_DATA_ONLY, GETATTR_FH};
 use crate::interrupt::Interrupts;
-use crate::notify::Notifier;
 use crate::reply::{ReadReply, Reply, attributes};
 use crate::request::{self, Operation};
+use crate::unheard::Unheard;
 use crate::watch::{Desk, Stay, Watch};
 
 /// What is known about the session when a request comes.
@@ -22,7 +22,7 @@ pub(crate) struct Context {
     pub(crate) crew: Arc<Crew>,
     pub(crate) interrupts: Interrupts,
     pub(crate) watch: Arc<Watch>,
-    pub(crate) notifier: Notifier,
+    pub(crate) unheard: Unheard,
     pub(crate) extended_setxattr: bool,
 }
 
@@ -274,9 +274,7 @@ impl NameChange<'_> {
             return;
         }
         for (directory, name) in names {
-            // It need not know them.
-            let _ = self.context.notifier.expire_entry(*directory, name);
-            let _ = self.context.notifier.inval_inode(*directory, -1, 0);
+            self.context.unheard.changed(*directory, name);
         }
     }
 }

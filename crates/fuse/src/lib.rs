@@ -54,6 +54,7 @@ mod notify;
 mod reply;
 mod request;
 mod session;
+mod unheard;
 mod watch;
 
 pub mod abi;

@@ -18,6 +18,7 @@ use crate::mount::{Mount, UnmountError, unmount};
 use crate::notify::Notifier;
 use crate::reply::send;
 use crate::request::{self, Malformed, Operation};
+use crate::unheard::Unheard;
 use crate::watch::{Desk, Watch};
 
 /// Most bytes of data in one READ or WRITE: 256 pages, as many as the kernel allows by default.
@@ -102,7 +103,7 @@ impl Session {
             crew: crew.clone(),
             interrupts: Interrupts::default(),
             watch,
-            notifier: Notifier::new(device.clone()),
+            unheard: Unheard::new(Notifier::new(device.clone()))?,
             extended_setxattr,
         };
         let shared = Shared { filesystem, device: device.clone(), context };
