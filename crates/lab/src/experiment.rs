@@ -12,6 +12,7 @@ mod page_out;
 mod pieces;
 mod priming;
 mod systems;
+mod trial;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::MachineError;
 use crate::model::EquipmentError;
+use trial::Trial;
 
 /// An experiment: a question, the equipment, and what is done.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -71,6 +73,8 @@ pub struct Finding {
     pub source: Option<f64>,
     /// What the lab found.
     pub lab: f64,
+    /// What it found at half the size and with everything drawn anew, if sizes are divided.
+    pub half: Option<f64>,
     /// A parameter was chosen to hit the source's figure, so that it proves nothing.
     pub fitted: bool,
 }
@@ -82,6 +86,29 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
     /// The pictures.
     pub charts: Vec<Chart>,
+}
+
+impl Outcome {
+    /// Says of each figure how far it is from that of a trial at half the size.
+    fn compare(&mut self, half: &Outcome) {
+        for (finding, half) in self.findings.iter_mut().zip(&half.findings) {
+            assert_eq!(finding.what, half.what, "both find the same");
+            finding.half = Some(half.lab);
+        }
+        for (chart, half) in self.charts.iter_mut().zip(&half.charts) {
+            for (line, half) in chart.lines.iter_mut().zip(&half.lines) {
+                let points = || line.points.iter().zip(&half.points);
+                if points().all(|(own, half)| own.0 == half.0) {
+                    line.errors = points().map(|(own, half)| (own.1 - half.1).abs()).collect();
+                }
+            }
+        }
+    }
+
+    /// Whether sizes were divided, so that its figures have errors.
+    pub fn is_scaled(&self) -> bool {
+        self.findings.iter().any(|finding| finding.half.is_some())
+    }
 }
 
 impl From<Vec<Finding>> for Outcome {
@@ -114,11 +141,19 @@ pub struct Line {
     pub name: String,
     /// Where it goes.
     pub points: Vec<(f64, f64)>,
+    /// How far each point moves up or down at half the size; none where sizes are not divided.
+    pub errors: Vec<f64>,
+}
+
+impl Line {
+    fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
+        Line { name: name.into(), points, errors: Vec::new() }
+    }
 }
 
 impl Finding {
     fn new(what: impl Into<String>, unit: &'static str, source: Option<f64>, lab: f64) -> Finding {
-        Finding { what: what.into(), unit, source, lab, fitted: false }
+        Finding { what: what.into(), unit, source, lab, half: None, fitted: false }
     }
 
     fn fitted(self) -> Finding {
@@ -128,6 +163,12 @@ impl Finding {
     /// The lab's figure over the source's, unless that is zero or there is none.
     pub fn ratio(&self) -> Option<f64> {
         self.source.filter(|&source| source != 0.0).map(|source| self.lab / source)
+    }
+
+    /// By how much the figure moves when sizes are halved and everything is drawn anew, if sizes
+    /// are divided: about what dividing them and drawing once have done to it.
+    pub fn error(&self) -> Option<f64> {
+        self.half.map(|half| (self.lab - half).abs())
     }
 }
 
@@ -231,41 +272,65 @@ impl Experiment {
         })
     }
 
-    /// Does it. The same experiment finds the same figures.
+    /// Does it, and if it divides sizes, once more at half of them, for the errors of its
+    /// figures. The same experiment finds the same figures.
     ///
     /// # Errors
     /// When its equipment cannot be had, or is not of the kind that it needs.
     pub fn run(&self) -> Result<Outcome, ExperimentError> {
-        match &self.procedure {
-            Procedure::EraseBeforeWrite(procedure) => procedure.run(self.seed).map(Outcome::from),
-            Procedure::CellLife(procedure) => procedure.run(self.seed),
-            Procedure::Reserve(procedure) => procedure.run(self.seed).map(Outcome::from),
-            Procedure::PowerLoss(procedure) => procedure.run(self.seed).map(Outcome::from),
-            Procedure::Lanes(procedure) => procedure.run(self.seed).map(Outcome::from),
-            Procedure::Clients(procedure) => procedure.run(self.seed),
-            Procedure::FindTwice(procedure) => procedure.run(self.seed),
-            Procedure::Pieces(procedure) => procedure.run(self.seed),
-            Procedure::Deletes(procedure) => procedure.run(self.seed),
-            Procedure::Database(procedure) => procedure.run(self.seed),
-            Procedure::Priming(procedure) => procedure.run(self.seed),
-            Procedure::FreeBehind(procedure) => procedure.run(self.seed),
-            Procedure::Ceiling(procedure) => procedure.run(self.seed),
-            Procedure::PageOut(procedure) => procedure.run(self.seed),
-            Procedure::Systems(procedure) => procedure.run(self.seed).map(Outcome::from),
+        let trial = Trial::new(self.seed);
+        if !self.procedure.divides() {
+            return self.procedure.run(trial);
+        }
+        let mut outcome = self.procedure.run(trial)?;
+        let half = self.procedure.run(trial.half())?;
+        outcome.compare(&half);
+        Ok(outcome)
+    }
+}
+
+impl Procedure {
+    /// Whether sizes are divided.
+    fn divides(&self) -> bool {
+        match self {
+            Procedure::PageOut(_) | Procedure::Systems(_) => false,
+            Procedure::PowerLoss(procedure) => procedure.divides(),
+            _ => true,
+        }
+    }
+
+    fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
+        match self {
+            Procedure::EraseBeforeWrite(procedure) => procedure.run(trial).map(Outcome::from),
+            Procedure::CellLife(procedure) => procedure.run(trial),
+            Procedure::Reserve(procedure) => procedure.run(trial).map(Outcome::from),
+            Procedure::PowerLoss(procedure) => procedure.run(trial).map(Outcome::from),
+            Procedure::Lanes(procedure) => procedure.run(trial).map(Outcome::from),
+            Procedure::Clients(procedure) => procedure.run(trial),
+            Procedure::FindTwice(procedure) => procedure.run(trial),
+            Procedure::Pieces(procedure) => procedure.run(trial),
+            Procedure::Deletes(procedure) => procedure.run(trial),
+            Procedure::Database(procedure) => procedure.run(trial),
+            Procedure::Priming(procedure) => procedure.run(trial),
+            Procedure::FreeBehind(procedure) => procedure.run(trial),
+            Procedure::Ceiling(procedure) => procedure.run(trial),
+            Procedure::PageOut(procedure) => procedure.run(trial),
+            Procedure::Systems(procedure) => procedure.run(trial).map(Outcome::from),
         }
     }
 }
 
 /// Findings as CSV, with a line of headings.
 pub fn csv(name: &str, findings: &[Finding]) -> String {
-    let mut text = String::from("experiment,what,unit,source,lab,ratio,fitted\n");
+    let mut text = String::from("experiment,what,unit,source,lab,error,ratio,fitted\n");
     for finding in findings {
         let figure =
             |figure: Option<f64>| figure.map_or(String::new(), |figure| figure.to_string());
-        let Finding { what, unit, source, lab, fitted } = finding;
+        let Finding { what, unit, source, lab, fitted, .. } = finding;
         let quoted = what.replace('"', "\"\"");
-        let (source, ratio) = (figure(*source), figure(finding.ratio()));
-        let _ = writeln!(text, "{name},\"{quoted}\",{unit},{source},{lab},{ratio},{fitted}");
+        let [source, error, ratio] = [*source, finding.error(), finding.ratio()].map(figure);
+        let _ =
+            writeln!(text, "{name},\"{quoted}\",{unit},{source},{lab},{error},{ratio},{fitted}");
     }
     text
 }

@@ -93,6 +93,10 @@ where
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
         let points = line.points.iter();
         chart.draw_series(points.map(|&point| Circle::new(point, 3, colour.filled())))?;
+        for (&(x, y), error) in line.points.iter().zip(&line.errors) {
+            let whisker = [(x, (y - error).max(0.0)), (x, y + error)];
+            chart.draw_series([PathElement::new(whisker, colour.stroke_width(1))])?;
+        }
     }
     if let Some(dots) = &picture.dots {
         let ring = BLACK.stroke_width(2);
@@ -114,8 +118,9 @@ where
 
 fn draw_bars(findings: &[Finding], backend: SVGBackend) -> Drawn {
     let unit = findings.first().ok_or("there are no figures")?.unit;
-    let figures = findings.iter().flat_map(|finding| [Some(finding.lab), finding.source]);
-    let highest = figures.flatten().fold(f64::MIN_POSITIVE, f64::max);
+    let farthest = |finding: &Finding| finding.lab + finding.error().unwrap_or(0.0);
+    let figures = findings.iter().flat_map(|it| [farthest(it), it.source.unwrap_or(0.0)]);
+    let highest = figures.fold(f64::MIN_POSITIVE, f64::max);
     let count = findings.len() as f64;
     let area = backend.into_drawing_area();
     area.fill(&WHITE)?;
@@ -142,6 +147,12 @@ fn draw_bars(findings: &[Finding], backend: SVGBackend) -> Drawn {
         let (above, below) = (top - 0.2, top - 0.8);
         let bar = [(0.0, below), (finding.lab.max(0.0), above)];
         chart.draw_series([Rectangle::new(bar, lab.mix(0.75).filled())])?;
+        if let Some(error) = finding.error() {
+            let middle = top - 0.5;
+            let (from, to) = ((finding.lab - error).max(0.0), finding.lab + error);
+            let whisker = [(from, middle), (to, middle)];
+            chart.draw_series([PathElement::new(whisker, BLACK.stroke_width(1))])?;
+        }
         if let Some(figure) = finding.source {
             let across = [(figure, top - 0.1), (figure, top - 0.9)];
             chart.draw_series([PathElement::new(across, source.stroke_width(3))])?;
@@ -162,8 +173,8 @@ fn draw_bars(findings: &[Finding], backend: SVGBackend) -> Drawn {
 pub(crate) fn thousands(figure: f64) -> String {
     let digits = match figure.abs() {
         0.0 => 0,
-        size if size < 10.0 => 2,
-        size if size < 100.0 => 1,
+        size if size < 9.995 => 2,
+        size if size < 99.95 => 1,
         _ => 0,
     };
     let text = format!("{figure:.digits$}");
@@ -181,7 +192,7 @@ mod tests {
 
     #[test]
     fn thousands_stand_apart() {
-        let shown = [0.0, 1.234, -12.34, 123.4, 1234.5, 1_234_567.0].map(thousands);
-        assert_eq!(shown, ["0", "1.23", "-12.3", "123", "1,234", "1,234,567"]);
+        let shown = [0.0, 1.234, 9.996, -12.34, 99.97, 123.4, 1234.5, 1_234_567.0].map(thousands);
+        assert_eq!(shown, ["0", "1.23", "10.0", "-12.3", "100", "123", "1,234", "1,234,567"]);
     }
 }

@@ -34,7 +34,9 @@ pub fn html(done: &[(&str, Experiment, Outcome)]) -> Result<String, PlotError> {
          <h1>The lab</h1>\n<p class=\"lead\">What five documents report of caches, done again: the \
          engine of Warmfront on modelled devices and virtual time, with nothing of it replaced. \
          Each figure stands beside the source's. A figure that a parameter was fitted to proves \
-         nothing and is marked; where the lab disagrees, the text says why.</p>\n"
+         nothing and is marked; where the lab disagrees, the text says why. Terabytes do not fit \
+         into a laptop, so most sizes are divided; the scaled error of a figure is how far it \
+         moves when they are divided by twice as much and everything is drawn anew.</p>\n"
     );
     overview(&mut page, done);
     for (name, experiment, outcome) in done {
@@ -45,27 +47,33 @@ pub fn html(done: &[(&str, Experiment, Outcome)]) -> Result<String, PlotError> {
 }
 
 /// What one experiment found; the first has the page's beginning before it.
-pub fn markdown(
-    name: &str,
-    experiment: &Experiment,
-    findings: &[Finding],
-    is_first: bool,
-) -> String {
+pub fn markdown(name: &str, experiment: &Experiment, outcome: &Outcome, is_first: bool) -> String {
     let mut text = if is_first { include_str!("report.md").to_owned() } else { String::new() };
     let Experiment { question, source, setup, remark, .. } = experiment;
     let asked = filled(&format!("**{question}** {source}."));
     let _ = write!(text, "\n## {name}\n\n{asked}\n\n{}\n\n", filled(setup));
-    text.push_str("| found | unit | source | lab | ratio |\n|---|---|--:|--:|--:|\n");
-    for finding in findings {
+    let is_scaled = outcome.is_scaled();
+    let columns = if is_scaled { ("lab | scaled error", "--:|--:") } else { ("lab", "--:") };
+    let _ = writeln!(text, "| found | unit | source | {} | ratio |", columns.0);
+    let _ = writeln!(text, "|---|---|--:|{}|--:|", columns.1);
+    for finding in &outcome.findings {
         let source = finding.source.map_or("\u{2013}".to_string(), thousands);
         let fitted = if finding.fitted { ", fitted" } else { "" };
         let ratio =
             finding.ratio().map_or("\u{2013}".to_string(), |ratio| format!("{ratio:.2}{fitted}"));
-        let (what, unit, lab) = (&finding.what, finding.unit, thousands(finding.lab));
+        let (what, unit, mut lab) = (&finding.what, finding.unit, thousands(finding.lab));
+        if is_scaled {
+            let _ = write!(lab, " | {}", error(finding));
+        }
         let _ = writeln!(text, "| {what} | {unit} | {source} | {lab} | {ratio} |");
     }
     let _ = writeln!(text, "\n{}", filled(remark));
     text
+}
+
+/// How far a figure moves at half the size.
+fn error(finding: &Finding) -> String {
+    finding.error().map_or("\u{2013}".to_string(), |error| format!("\u{b1} {}", thousands(error)))
 }
 
 /// A paragraph in lines.
@@ -90,8 +98,8 @@ fn overview(page: &mut String, done: &[(&str, Experiment, Outcome)]) {
     page.push_str(
         "<section>\n<h2>All at a glance</h2>\n<p>Each dot is a figure of the lab over the \
          source's: in the middle they are equal, at the edges one is twice the other or more. \
-         Rings are figures that something was fitted to. The darker band is 15 % to both sides, \
-         the lighter one 30 %.</p>\n<table class=\"overview\">\n",
+         Rings are figures that something was fitted to, and the lines to both sides of a dot are its \
+         scaled error. The darker band is 15 % to both sides, the lighter one 30 %.</p>\n<table class=\"overview\">\n",
     );
     for (name, experiment, outcome) in done {
         let _ = writeln!(
@@ -128,6 +136,15 @@ fn dots(findings: &[Finding]) -> String {
     for finding in findings {
         let Some(ratio) = finding.ratio() else { continue };
         let class = if finding.fitted { "fitted" } else { "free" };
+        if let (Some(error), Some(source)) = (finding.error(), finding.source) {
+            let error = (error / source).abs();
+            let _ = write!(
+                svg,
+                "<line class=\"error\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"11\" y2=\"11\"/>",
+                place(ratio - error),
+                place(ratio + error)
+            );
+        }
         let _ = write!(
             svg,
             "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"11\" r=\"4\"><title>{}: {ratio:.2}\
@@ -147,10 +164,17 @@ fn section(
     outcome: &Outcome,
 ) -> Result<(), PlotError> {
     let Experiment { question, source, setup, remark, .. } = experiment;
+    let again = match outcome.is_scaled() {
+        true => {
+            " Done once more at half of these sizes and with everything drawn anew: the scaled \
+                 error is how far a figure moved."
+        }
+        false => " Nothing is divided.",
+    };
     let _ = write!(
         page,
         "<section id=\"{name}\">\n<h2>{}</h2>\n<p class=\"source\">{}</p>\n<h3>Set-up</h3>\n\
-         <p>{}</p>\n<h3>Finding</h3>\n<p>{}</p>\n",
+         <p>{}{again}</p>\n<h3>Finding</h3>\n<p>{}</p>\n",
         escape(question),
         escape(source),
         escape(setup),
@@ -171,9 +195,10 @@ fn section(
                 true => "Bars are the lab's figures, lines across them the source's.",
                 false => "The lab's figures; the source has none.",
             };
+            let thin = if outcome.is_scaled() { " Thin lines are the scaled error." } else { "" };
             let _ = writeln!(
                 page,
-                "<figure>{}<figcaption>{}{caption}</figcaption></figure>",
+                "<figure>{}<figcaption>{}{caption}{thin}</figcaption></figure>",
                 bars(&findings)?,
                 if measure.is_empty() { String::new() } else { format!("{}. ", escape(measure)) }
             );
@@ -181,7 +206,7 @@ fn section(
     }
     match crossed(&outcome.findings) {
         Some(crossed) => cross_table(page, &crossed),
-        None => table(page, &outcome.findings),
+        None => table(page, outcome),
     }
     let _ = writeln!(
         page,
@@ -218,7 +243,7 @@ fn pictured(findings: &[Finding]) -> Vec<(&str, Vec<Finding>)> {
 /// Findings without sources, by variant and by what was found.
 struct Crossed<'a> {
     measures: Vec<(&'a str, &'static str)>,
-    rows: Vec<(&'a str, Vec<f64>)>,
+    rows: Vec<(&'a str, Vec<&'a Finding>)>,
 }
 
 /// Findings that fill such a table.
@@ -239,7 +264,7 @@ fn crossed(findings: &[Finding]) -> Option<Crossed<'_>> {
                 known.filter(|&&known| known == (measure, finding.unit))?;
             }
         }
-        row.push(finding.lab);
+        row.push(finding);
     }
     let is_whole = crossed.rows.iter().all(|(_, row)| row.len() == crossed.measures.len());
     (is_whole && crossed.rows.len() > 2).then_some(crossed)
@@ -253,20 +278,27 @@ fn cross_table(page: &mut String, crossed: &Crossed<'_>) {
     page.push_str("</tr>\n");
     for (variant, figures) in &crossed.rows {
         let _ = write!(page, "<tr><td>{}</td>", escape(variant));
-        for figure in figures {
-            let _ = write!(page, "<td>{}</td>", thousands(*figure));
+        for finding in figures {
+            let _ = write!(page, "<td>{}", thousands(finding.lab));
+            if finding.half.is_some() {
+                let _ = write!(page, "<br><span class=\"error\">{}</span>", error(finding));
+            }
+            page.push_str("</td>");
         }
         page.push_str("</tr>\n");
     }
     page.push_str("</table>\n");
 }
 
-fn table(page: &mut String, findings: &[Finding]) {
-    page.push_str(
-        "<table class=\"figures\">\n<tr><th>found</th><th>unit</th><th>source</th><th>lab</th>\
-         <th>ratio</th></tr>\n",
+fn table(page: &mut String, outcome: &Outcome) {
+    let is_scaled = outcome.is_scaled();
+    let _ = writeln!(
+        page,
+        "<table class=\"figures\">\n<tr><th>found</th><th>unit</th><th>source</th><th>lab</th>{}\
+         <th>ratio</th></tr>",
+        if is_scaled { "<th>scaled error</th>" } else { "" }
     );
-    for finding in findings {
+    for finding in &outcome.findings {
         let source = finding.source.map_or("&ndash;".to_string(), thousands);
         let (ratio, class) = match finding.ratio() {
             None => ("&ndash;".to_string(), ""),
@@ -281,9 +313,13 @@ fn table(page: &mut String, findings: &[Finding]) {
                 (format!("{ratio:.2}"), class)
             }
         };
+        let error = match is_scaled {
+            true => format!("<td class=\"error\">{}</td>", error(finding)),
+            false => String::new(),
+        };
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td>{source}</td><td>{}</td><td class=\"{class}\">{ratio}\
+            "<tr><td>{}</td><td>{}</td><td>{source}</td><td>{}</td>{error}<td class=\"{class}\">{ratio}\
              </td></tr>",
             escape(&finding.what),
             finding.unit,
@@ -303,7 +339,7 @@ mod tests {
 
     #[test]
     fn every_experiment_has_its_section() {
-        let done: Vec<_> = ["flash-power-loss", "tmpfs-page-out"]
+        let done: Vec<_> = ["flash-erase-before-write", "flash-power-loss", "tmpfs-page-out"]
             .into_iter()
             .map(|name| {
                 let experiment = Experiment::shipped(name).expect("it is shipped");
@@ -321,5 +357,13 @@ mod tests {
         let is_whole = !page.contains("src=") && !page.contains("href=\"http");
         assert!(page.contains("fitted") && is_whole, "it needs nothing else");
         assert_eq!(page, html(&done).expect("it can be drawn"));
+        // One of the three divides sizes.
+        assert_eq!(page.matches("<th>scaled error</th>").count(), 1);
+        let column = |index: usize| {
+            let (name, experiment, outcome) = &done[index];
+            let text = markdown(name, experiment, outcome, index == 0);
+            (text.contains("| lab | scaled error | ratio |"), text.contains(" | \u{b1} "))
+        };
+        assert_eq!([0, 1, 2].map(column), [(true, true), (false, false), (false, false)]);
     }
 }

@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use storage::{Random, Spawn};
 
-use super::{ExperimentError, Finding, Outcome};
-use crate::machine::{Machine, MachineParameters, Step, Steps};
+use super::{ExperimentError, Finding, Outcome, Trial};
+use crate::machine::{Machine, Step, Steps};
 use crate::model::Positive;
-use crate::workload::{Workload, WorkloadParameters};
+use crate::workload::{PatternParameters, Workload, WorkloadParameters};
 
 /// A cache beside applications: as UFS has it, with all free memory, and with a safe ceiling.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -22,7 +22,7 @@ pub(super) struct Ceiling {
     /// What the hot part of the data comes to.
     ideal_bytes: NonZeroU64,
     record_bytes: NonZeroU64,
-    load: WorkloadParameters,
+    load: PatternParameters,
     threads: NonZeroU32,
     warm_reads: NonZeroU32,
     measure_s: Positive,
@@ -44,10 +44,10 @@ struct Variant {
 }
 
 impl Ceiling {
-    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
+    pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut findings = Vec::new();
         for variant in &self.variants {
-            findings.extend(self.measure(variant, seed)?);
+            findings.extend(self.measure(variant, trial)?);
         }
         let ceiling = self.variants.last().map_or(0, |variant| variant.cache_bytes.get());
         findings.push(Finding::new(
@@ -59,15 +59,18 @@ impl Ceiling {
         Ok(Outcome::from(findings))
     }
 
-    fn measure(&self, variant: &Variant, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
-        let mut parameters = MachineParameters::shipped(&self.machine)?;
+    fn measure(&self, variant: &Variant, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
+        let (mut parameters, seed) = (trial.machine(&self.machine)?, trial.seed);
         parameters.memory_bytes = variant.cache_bytes;
         let divisor = parameters.divisor.get();
         let parameters = parameters.with("recordsize", self.record_bytes.to_string());
         let machine = Machine::new(&parameters, seed)?;
         let record_bytes = self.record_bytes.get();
         let file = machine.file("data", self.data_bytes.get() / divisor);
-        let load = Workload::new(&self.load, seed).map_err(ExperimentError::Unfit)?;
+        let blocks = NonZeroU64::new(self.data_bytes.get() / divisor / record_bytes)
+            .ok_or_else(|| ExperimentError::Unfit("the data has no records".to_string()))?;
+        let load = WorkloadParameters { blocks, write_percent: None, pattern: self.load.clone() };
+        let load = Workload::new(&load, seed).map_err(ExperimentError::Unfit)?;
         let load = Arc::new(Mutex::new(load));
         let threads = |reads: Option<u32>| {
             let (file, load, mut left) = (file.clone(), load.clone(), reads);

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use storage::Random;
 use warmfront::OpenFile;
 
-use super::{Chart, ExperimentError, Finding, Line, Outcome};
-use crate::machine::{Machine, MachineParameters, Step, Steps, Tally};
+use super::{Chart, ExperimentError, Finding, Line, Outcome, Trial};
+use crate::machine::{Machine, Step, Steps, Tally};
 use crate::model::Positive;
 
 /// What warms the caches reads so many bytes at a time, by so many at a time where it is in no
@@ -24,6 +24,8 @@ const CHUNKS_MAX: u64 = 1 << 24;
 #[serde(deny_unknown_fields)]
 pub(super) struct Clients {
     machine: String,
+    /// Sizes are divided by it, where not by what the machine says.
+    divisor: Option<NonZeroU64>,
     clients: NonZeroU32,
     /// Bytes of each one's file.
     bytes_each: NonZeroU64,
@@ -149,10 +151,10 @@ struct Point {
 }
 
 impl Clients {
-    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
+    pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut points = BTreeMap::new();
         for variant in &self.variants {
-            self.measure(variant, seed, &mut points)?;
+            self.measure(variant, trial, &mut points)?;
         }
         let main = match self.order {
             Order::Random => Measure::OperationsPerS,
@@ -210,24 +212,17 @@ impl Clients {
             outcome.findings.push(Finding::new(what, "ratio", figure, ratio));
         }
         for measure in [main, Measure::MeanMs] {
-            let lines = self.variants.iter().map(|variant| Line {
-                name: variant.name.clone(),
-                points: self
-                    .threads
-                    .iter()
-                    .map(|&threads| {
-                        let point = &points[&(variant.name.clone(), threads)];
-                        (f64::from(threads.get()), point.figures[&measure])
-                    })
-                    .collect(),
+            let lines = self.variants.iter().map(|variant| {
+                let point = |&threads: &NonZeroU32| {
+                    let point = &points[&(variant.name.clone(), threads)];
+                    (f64::from(threads.get()), point.figures[&measure])
+                };
+                Line::new(&variant.name, self.threads.iter().map(point).collect())
             });
             let sources = self.sources.iter().filter(|source| source.measure == measure);
-            let source = Line {
-                name: "the source".to_string(),
-                points: sources
-                    .map(|source| (f64::from(source.threads.get()), source.figure.get()))
-                    .collect(),
-            };
+            let point =
+                |source: &SourceFigure| (f64::from(source.threads.get()), source.figure.get());
+            let source = Line::new("the source", sources.map(point).collect());
             outcome.charts.push(Chart {
                 title: format!("{} by threads of each client", measure.unit()),
                 x: "threads of each client".to_string(),
@@ -243,10 +238,13 @@ impl Clients {
     fn measure(
         &self,
         variant: &Variant,
-        seed: u64,
+        trial: Trial,
         points: &mut BTreeMap<(String, NonZeroU32), Point>,
     ) -> Result<(), ExperimentError> {
-        let mut parameters = MachineParameters::shipped(&self.machine)?;
+        let (mut parameters, seed) = (trial.machine(&self.machine)?, trial.seed);
+        if let Some(divisor) = self.divisor {
+            parameters.divisor = trial.divisor(divisor);
+        }
         if let Some(caches) = &mut parameters.caches {
             caches.count = variant.caches;
             caches.reads_as_zfs = variant.reads_as_zfs;

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use storage::{Random, Spawn};
 use warmfront::OpenFile;
 
-use super::{ExperimentError, Finding, Outcome};
-use crate::machine::{Machine, MachineParameters};
+use super::{ExperimentError, Finding, Outcome, Trial};
+use crate::machine::Machine;
 use crate::model::{Positive, Request};
 use crate::policy::{Lru, Objects, Policy};
 use crate::workload::Source;
@@ -51,22 +51,22 @@ struct Pages {
 }
 
 impl Database {
-    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
+    pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut findings = Vec::new();
         for variant in &self.variants {
-            findings.extend(self.measure(variant, seed)?);
+            findings.extend(self.measure(variant, trial)?);
         }
         Ok(Outcome::from(findings))
     }
 
-    fn measure(&self, variant: &Variant, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
-        let mut parameters = MachineParameters::shipped(&self.machine)?;
+    fn measure(&self, variant: &Variant, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
+        let mut parameters = trial.machine(&self.machine)?;
         parameters.memory_bytes = variant.cache_bytes;
         let parameters = parameters
             .with("primarycache", variant.primarycache.as_str())
             .with("recordsize", variant.recordsize.as_str())
             .with("prefetch", "none");
-        let machine = Machine::new(&parameters, seed)?;
+        let machine = Machine::new(&parameters, trial.seed)?;
         let divisor = parameters.divisor.get();
         let pages = self.data_bytes.get() / divisor / self.page_bytes;
         let file = machine.file("ibdata1", pages * self.page_bytes.get());
@@ -76,7 +76,7 @@ impl Database {
         let pages = Arc::new(Mutex::new(Pages {
             count: pages,
             pool: Lru::new(capacity, &Objects::uniform(pages as usize)),
-            random: Random::new(seed),
+            random: Random::new(trial.seed),
             ranks,
             left: self.warm_reads.get(),
             missed: 0,

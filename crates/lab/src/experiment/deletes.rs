@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use storage::Random;
 
-use super::{ExperimentError, Finding, Outcome};
+use super::{ExperimentError, Finding, Outcome, Trial};
 use crate::machine::{Machine, MachineParameters};
 use crate::model::Positive;
 
@@ -25,9 +25,9 @@ pub(super) struct Deletes {
 }
 
 impl Deletes {
-    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
-        let metadata = self.rate("metadata", seed)?;
-        let all = self.rate("all", seed)?;
+    pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
+        let metadata = self.rate("metadata", trial)?;
+        let all = self.rate("all", trial)?;
         let (of_metadata, of_all) = (self.source_metadata_per_s.get(), self.source_all_per_s.get());
         let with = |primarycache: &str| format!("primarycache={primarycache}");
         Ok(Outcome::from(vec![
@@ -37,17 +37,18 @@ impl Deletes {
         ]))
     }
 
-    fn rate(&self, primarycache: &str, seed: u64) -> Result<f64, ExperimentError> {
+    fn rate(&self, primarycache: &str, trial: Trial) -> Result<f64, ExperimentError> {
         let mut parameters = MachineParameters::shipped(&self.machine)?;
-        parameters.divisor = self.divisor;
+        parameters.divisor = trial.divisor(self.divisor);
         // As scattered as the whole index is.
-        let run_bytes = parameters.disks.run_bytes.get() / self.divisor;
+        let run_bytes = parameters.disks.run_bytes.get() / parameters.divisor;
         parameters.disks.run_bytes = NonZeroU64::new(run_bytes)
             .ok_or_else(|| ExperimentError::Unfit("the divisor is too large".to_string()))?;
-        let machine = Machine::new(&parameters.with("primarycache", primarycache), seed)?;
-        let index_bytes = self.index_bytes.get() / self.divisor;
+        let machine =
+            Machine::new(&parameters.clone().with("primarycache", primarycache), trial.seed)?;
+        let index_bytes = self.index_bytes.get() / parameters.divisor;
         let index = machine.file("index", index_bytes);
-        let mut random = Random::new(seed);
+        let mut random = Random::new(trial.seed);
         let read_bytes = self.read_bytes.get();
         let places = index_bytes / read_bytes;
         let work = Duration::from_secs_f64(self.work_ms.get() / 1e3);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{ExperimentError, Finding, Outcome};
+use super::{ExperimentError, Finding, Outcome, Trial};
 use crate::machine::{Machine, MachineParameters};
 use crate::model::{Positive, Request};
 
@@ -16,7 +16,7 @@ pub(super) struct FindTwice {
     directories: NonZeroU32,
     files_each: NonZeroU32,
     /// Both are divided by it, and times and bytes are multiplied.
-    divisor: NonZeroU32,
+    divisor: NonZeroU64,
     /// What the file system of the source keeps for each file and its name.
     kept_bytes_each: NonZeroU64,
     source_cold_s: Positive,
@@ -25,9 +25,10 @@ pub(super) struct FindTwice {
 }
 
 impl FindTwice {
-    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
-        let machine = Machine::new(&MachineParameters::shipped(&self.machine)?, seed)?;
-        let directories = (self.directories.get() / self.divisor.get()).max(1);
+    pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
+        let machine = Machine::new(&MachineParameters::shipped(&self.machine)?, trial.seed)?;
+        let divisor = trial.divisor(self.divisor).get();
+        let directories = (u64::from(self.directories.get()) / divisor).max(1);
         for directory in 0..directories {
             let name = format!("{directory}");
             let parent = machine.make_directory(machine.pool().root(), &name);
@@ -37,7 +38,7 @@ impl FindTwice {
         }
         let used = |machine: &Machine| machine.counter("metadata_size");
         let before = used(&machine);
-        let scale = f64::from(self.divisor.get());
+        let scale = divisor as f64;
         let mut times = Vec::new();
         for _ in 0..2 {
             let begun = machine.now();
@@ -45,7 +46,7 @@ impl FindTwice {
             times.push((machine.now() - begun).as_secs_f64() * scale);
         }
         let [cold, warm] = times[..] else { unreachable!("it was done twice") };
-        let files = f64::from(directories * self.files_each.get()) * scale;
+        let files = (directories * u64::from(self.files_each.get())) as f64 * scale;
         let of_source = files * self.kept_bytes_each.get() as f64 / 1e6;
         let engine = (used(&machine) - before) as f64 * scale / 1e6;
         let (source_cold, source_warm) = (self.source_cold_s.get(), self.source_warm_s.get());

@@ -3,7 +3,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use serde::Deserialize;
 use storage::Random;
 
-use super::{Chart, ExperimentError, Finding, Line, Outcome};
+use super::{Chart, ExperimentError, Finding, Line, Outcome, Trial};
 use crate::model::{
     Cleaning, Equipment, Flash, FlashParameters, Model, Nanoseconds, Positive, Refusal, Request,
     Wear, fifo_amplification,
@@ -20,9 +20,9 @@ pub(super) struct Device {
 }
 
 impl Device {
-    pub fn parameters(&self) -> Result<FlashParameters, ExperimentError> {
+    pub fn parameters(&self, trial: Trial) -> Result<FlashParameters, ExperimentError> {
         match Equipment::shipped(&self.name)? {
-            Equipment::Flash(parameters) => Ok(parameters.scaled_down(self.divisor)),
+            Equipment::Flash(parameters) => Ok(parameters.scaled_down(trial.divisor(self.divisor))),
             _ => Err(ExperimentError::Unfit(format!("{} is not flash", self.name))),
         }
     }
@@ -61,10 +61,10 @@ pub(super) struct EraseBeforeWrite {
 }
 
 impl EraseBeforeWrite {
-    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
-        let parameters = self.device.parameters()?;
-        let mut flash = build(&parameters, seed)?;
-        let mut random = Random::new(seed);
+    pub fn run(&self, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
+        let parameters = self.device.parameters(trial)?;
+        let mut flash = build(&parameters, trial.seed)?;
+        let mut random = Random::new(trial.seed);
         let page_bytes = u64::from(parameters.page_bytes.get());
         let pages = flash.size_bytes() / page_bytes;
         let mut now = 0;
@@ -121,8 +121,8 @@ struct Life {
 }
 
 impl CellLife {
-    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
-        let [slc, mlc] = [&self.slc, &self.mlc].map(|device| self.life(device, seed));
+    pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
+        let [slc, mlc] = [&self.slc, &self.mlc].map(|device| self.life(device, trial));
         let (slc, mlc) = (slc?, mlc?);
         let [slc_cycles, mlc_cycles] = self.source_cycles;
         let ratio = slc.terabytes / mlc.terabytes;
@@ -151,7 +151,7 @@ impl CellLife {
                 ((bin as f64 + 0.5) * step, 100.0 * count as f64 / blocks)
             };
             let points = wear.histogram.iter().enumerate().map(point).collect();
-            lines.push(Line { name: name.to_string(), points });
+            lines.push(Line::new(name, points));
         }
         let charts = vec![Chart {
             title: "wear of blocks, halfway through the life".to_string(),
@@ -165,16 +165,16 @@ impl CellLife {
     }
 
     /// Random writes to the device in its full size until it is worn out.
-    fn life(&self, device: &Device, seed: u64) -> Result<Life, ExperimentError> {
-        let mut parameters = device.parameters()?;
+    fn life(&self, device: &Device, trial: Trial) -> Result<Life, ExperimentError> {
+        let mut parameters = device.parameters(trial)?;
         let divisor = self.endurance_divisor.get();
         let shorter =
             |cycles: NonZeroU32| NonZeroU32::new(cycles.get() / divisor).unwrap_or(NonZeroU32::MIN);
         parameters.endurance_cycles = shorter(parameters.endurance_cycles);
         parameters.wear_gap_max = shorter(parameters.wear_gap_max);
-        let mut flash = build(&parameters, seed)?;
+        let mut flash = build(&parameters, trial.seed)?;
         let page_bytes = u64::from(parameters.page_bytes.get());
-        let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(seed));
+        let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(trial.seed));
         let endurance_cycles = parameters.endurance_cycles.get();
         // More than the blocks can take, whatever happens.
         let rounds = u64::from(endurance_cycles) * 4;
@@ -187,7 +187,7 @@ impl CellLife {
             match flash.serve(0, request) {
                 Ok(_) => (),
                 Err(Refusal::WornOut { .. }) => {
-                    let scale = device.divisor.get() as f64 * f64::from(divisor);
+                    let scale = trial.divisor(device.divisor).get() as f64 * f64::from(divisor);
                     return Ok(Life {
                         terabytes: (written * page_bytes) as f64 * scale / 1e12,
                         write_amplification: flash.write_amplification(),
@@ -213,7 +213,7 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
+    pub fn run(&self, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
         let mut findings = Vec::new();
         for &percent in &self.reserve_percents {
             let theory = fifo_amplification(1.0 - percent.get() / 100.0);
@@ -222,11 +222,11 @@ impl Reserve {
                 (Cleaning::Greedy, false, "greedy cleaning", None),
                 (Cleaning::Greedy, true, "greedy cleaning, with bad blocks", None),
             ] {
-                let lab = self.amplification(percent, cleaning, with_bad_blocks, false, seed)?;
+                let lab = self.amplification(percent, cleaning, with_bad_blocks, false, trial)?;
                 let what = format!("random writes, {} % kept back, {what}", percent.get());
                 findings.push(Finding::new(what, "writes/write", source, lab));
             }
-            let lab = self.amplification(percent, Cleaning::Greedy, true, true, seed)?;
+            let lab = self.amplification(percent, Cleaning::Greedy, true, true, trial)?;
             let what = format!("a ring, as the L2ARC is, {} % kept back", percent.get());
             findings.push(Finding::new(what, "writes/write", Some(1.0), lab));
         }
@@ -239,16 +239,16 @@ impl Reserve {
         cleaning: Cleaning,
         with_bad_blocks: bool,
         ring: bool,
-        seed: u64,
+        trial: Trial,
     ) -> Result<f64, ExperimentError> {
         let mut parameters =
-            FlashParameters { reserve_percent, cleaning, ..self.device.parameters()? };
+            FlashParameters { reserve_percent, cleaning, ..self.device.parameters(trial)? };
         if !with_bad_blocks {
             parameters.factory_bad_percent = None;
         }
-        let mut flash = build(&parameters, seed)?;
+        let mut flash = build(&parameters, trial.seed)?;
         let page_bytes = u64::from(parameters.page_bytes.get());
-        let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(seed));
+        let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(trial.seed));
         let mut now = write(&mut flash, 0, page_bytes, 0..pages).map_err(unfit)?;
         for _ in 0..2 {
             flash.forget_counts();
@@ -270,20 +270,25 @@ pub(super) struct PowerLoss {
 }
 
 impl PowerLoss {
-    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
+    /// Whether the device is smaller than it is.
+    pub fn divides(&self) -> bool {
+        self.device.divisor > NonZeroU64::MIN
+    }
+
+    pub fn run(&self, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
         let mut findings = Vec::new();
         for (super_capacitor, what, source) in [
             (true, "acknowledged and lost, with a super-capacitor", Some(0.0)),
             (false, "acknowledged and lost, without one", None),
         ] {
-            let mut parameters = self.device.parameters()?;
+            let mut parameters = self.device.parameters(trial)?;
             let Some(buffer) = &mut parameters.buffer else {
                 return Err(ExperimentError::Unfit("the flash has no write buffer".to_string()));
             };
             buffer.super_capacitor = super_capacitor;
-            let mut flash = build(&parameters, seed)?;
+            let mut flash = build(&parameters, trial.seed)?;
             let page_bytes = u64::from(parameters.page_bytes.get());
-            let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(seed));
+            let (pages, mut random) = (flash.size_bytes() / page_bytes, Random::new(trial.seed));
             let drawn = (0..self.writes.get()).map(|_| random.below(pages));
             let now = write(&mut flash, 0, page_bytes, drawn).map_err(unfit)?;
             let lost = flash.lose_power(now).len() as f64 * page_bytes as f64;

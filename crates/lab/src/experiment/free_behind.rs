@@ -1,8 +1,8 @@
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::{ExperimentError, Finding, Outcome};
+use super::{ExperimentError, Finding, Outcome, Trial};
 use crate::machine::{Machine, MachineParameters};
 use crate::model::Positive;
 
@@ -14,14 +14,14 @@ pub(super) struct FreeBehind {
     memory_bytes: NonZeroU64,
     file_bytes: NonZeroU64,
     read_bytes: NonZeroU64,
-    divisor: NonZeroU32,
+    divisor: NonZeroU64,
     source_off_gb: Positive,
 }
 
 impl FreeBehind {
-    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
-        let off = self.growth("off", seed)?;
-        let on = self.growth("on", seed)?;
+    pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
+        let off = self.growth("off", trial)?;
+        let on = self.growth("on", trial)?;
         let what = |setting: &str| format!("the cache grows by, with freebehind={setting}");
         Ok(Outcome::from(vec![
             Finding::new(what("off"), "GB", Some(self.source_off_gb.get()), off),
@@ -29,13 +29,13 @@ impl FreeBehind {
         ]))
     }
 
-    fn growth(&self, freebehind: &str, seed: u64) -> Result<f64, ExperimentError> {
+    fn growth(&self, freebehind: &str, trial: Trial) -> Result<f64, ExperimentError> {
         let mut parameters = MachineParameters::shipped(&self.machine)?;
-        let divisor = u64::from(self.divisor.get());
+        let divisor = trial.divisor(self.divisor).get();
         parameters.memory_bytes = NonZeroU64::new(self.memory_bytes.get() / divisor)
             .ok_or_else(|| ExperimentError::Unfit("the divisor is too large".to_string()))?;
         let parameters = parameters.with("freebehind", freebehind).with("prefetch", "all");
-        let machine = Machine::new(&parameters, seed)?;
+        let machine = Machine::new(&parameters, trial.seed)?;
         let bytes = self.file_bytes.get() / divisor;
         let file = machine.file("datafile", bytes);
         let before = machine.counter("data_size");

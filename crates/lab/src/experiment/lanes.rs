@@ -3,7 +3,7 @@ use std::num::NonZeroU64;
 use serde::Deserialize;
 
 use super::flash::{Device, build, unfit};
-use super::{ExperimentError, Finding};
+use super::{ExperimentError, Finding, Trial};
 use crate::model::{Flash, Model, Nanoseconds, Positive, Request};
 
 const SECOND: Nanoseconds = 1_000_000_000;
@@ -34,13 +34,13 @@ struct Case {
 }
 
 impl Lanes {
-    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
+    pub fn run(&self, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
         let mut findings = Vec::new();
         for case in &self.cases {
             let lanes = case.lanes.get();
             let mut rates = 0.0;
             for lane in 0..lanes {
-                rates += self.rate(seed.wrapping_add(lane))?;
+                rates += self.rate(trial, lane)?;
             }
             let get = |figure: Option<Positive>| figure.map(Positive::get);
             let each = rates / lanes as f64;
@@ -54,8 +54,9 @@ impl Lanes {
     }
 
     /// Megabytes a second that a feed brings to a device, round and round.
-    fn rate(&self, seed: u64) -> Result<f64, ExperimentError> {
-        let mut flash: Flash = build(&self.device.parameters()?, seed)?;
+    fn rate(&self, trial: Trial, lane: u64) -> Result<f64, ExperimentError> {
+        let seed = trial.seed.wrapping_add(lane);
+        let mut flash: Flash = build(&self.device.parameters(trial)?, seed)?;
         let record = self.record_bytes.get();
         let places = flash.size_bytes() / record;
         if places == 0 {

@@ -2,7 +2,7 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::{ExperimentError, Finding, Outcome};
+use super::{ExperimentError, Finding, Outcome, Trial};
 use crate::model::Positive;
 
 /// Copies a file from tmpfs while memory is short, with tmpfs asked for its dirty pages and
@@ -31,7 +31,7 @@ pub(super) struct PageOut {
 }
 
 impl PageOut {
-    pub fn run(&self, _seed: u64) -> Result<Outcome, ExperimentError> {
+    pub fn run(&self, _trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut findings = Vec::new();
         let mut firsts = Vec::new();
         for (nopage, sources) in [(0, &self.source_default_s), (1, &self.source_nopage_s)] {

@@ -6,7 +6,7 @@ use rand_distr::{Distribution, LogNormal};
 use serde::Deserialize;
 use storage::Random;
 
-use super::{ExperimentError, Finding, Outcome};
+use super::{ExperimentError, Finding, Outcome, Trial};
 use crate::machine::{Machine, MachineParameters};
 use crate::model::Positive;
 use crate::workload::Source;
@@ -29,7 +29,7 @@ pub(super) struct Pieces {
     /// The program works so long on the contents, MB (10^6 bytes) a second.
     work_mb_s: Option<Positive>,
     /// Bytes are divided by it, either by fewer files or by smaller ones; figures are multiplied.
-    divisor: NonZeroU32,
+    divisor: NonZeroU64,
     /// What the source says: seconds and MB read from the disks.
     all: Figures,
     metadata: Figures,
@@ -47,11 +47,11 @@ struct Figures {
 }
 
 impl Pieces {
-    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
+    pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut findings = Vec::new();
         let mut totals = Vec::new();
         for (primarycache, source) in [("all", &self.all), ("metadata", &self.metadata)] {
-            let (seconds, gigabytes) = self.read(primarycache, seed)?;
+            let (seconds, gigabytes) = self.read(primarycache, trial)?;
             let get = |figure: Option<Positive>| figure.map(Positive::get);
             let what = |what: &str| format!("primarycache={primarycache}: {what}");
             if let Some(figure) = source.seconds {
@@ -85,28 +85,28 @@ impl Pieces {
     }
 
     /// The sizes of the files that are read.
-    fn sizes(&self, seed: u64) -> Result<Vec<u64>, ExperimentError> {
-        let divisor = self.divisor.get();
+    fn sizes(&self, trial: Trial) -> Result<Vec<u64>, ExperimentError> {
+        let divisor = trial.divisor(self.divisor).get();
         let Some(spread) = self.spread else {
-            let each = self.bytes.get() / u64::from(self.files.get()) / u64::from(divisor);
+            let each = self.bytes.get() / u64::from(self.files.get()) / divisor;
             return Ok(vec![each; self.files.get() as usize]);
         };
-        let files = (self.files.get() / divisor).max(1);
+        let files = (u64::from(self.files.get()) / divisor).max(1);
         let sizes = LogNormal::new(0.0, spread.get())
             .map_err(|error| ExperimentError::Unfit(format!("spread: {error}")))?;
-        let mut random = Random::new(seed);
+        let mut random = Random::new(trial.seed);
         let drawn: Vec<f64> = (0..files).map(|_| sizes.sample(&mut Source(&mut random))).collect();
-        let factor = self.bytes.get() as f64 / f64::from(divisor) / drawn.iter().sum::<f64>();
+        let factor = self.bytes.get() as f64 / divisor as f64 / drawn.iter().sum::<f64>();
         Ok(drawn.into_iter().map(|size| ((size * factor) as u64).max(512)).collect())
     }
 
     /// Seconds that it takes, and gigabytes read from the disks.
-    fn read(&self, primarycache: &str, seed: u64) -> Result<(f64, f64), ExperimentError> {
+    fn read(&self, primarycache: &str, trial: Trial) -> Result<(f64, f64), ExperimentError> {
         let mut parameters = MachineParameters::shipped(&self.machine)?;
         parameters.compression_ratio = Some(self.compression_ratio);
         parameters.decompression_mb_s = Some(self.decompression_mb_s);
-        let machine = Machine::new(&parameters.with("primarycache", primarycache), seed)?;
-        let sizes = self.sizes(seed)?;
+        let machine = Machine::new(&parameters.with("primarycache", primarycache), trial.seed)?;
+        let sizes = self.sizes(trial)?;
         let root = machine.pool().root();
         for (number, &size) in sizes.iter().enumerate() {
             machine.make_file(root, &format!("{number}"), size);
@@ -115,7 +115,7 @@ impl Pieces {
         }
         let (begun, before) = (machine.now(), machine.devices());
         machine.run(self.scan(&machine, &sizes));
-        let scale = f64::from(self.divisor.get());
+        let scale = trial.divisor(self.divisor).get() as f64;
         let seconds = (machine.now() - begun).as_secs_f64() * scale;
         let read = machine.devices().since(&before).disks.read_bytes;
         Ok((seconds, read as f64 * scale / 1e9))

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use storage::{Random, Spawn};
 use warmfront::OpenFile;
 
-use super::{ExperimentError, Finding, Outcome};
-use crate::machine::{Machine, MachineParameters, Step, Steps};
+use super::{ExperimentError, Finding, Outcome, Trial};
+use crate::machine::{Machine, Step, Steps};
 use crate::model::Positive;
 
 /// A directory server after a restart, with its data primed by several methods.
@@ -66,16 +66,16 @@ enum Method {
 }
 
 impl Priming {
-    pub fn run(&self, seed: u64) -> Result<Outcome, ExperimentError> {
+    pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut findings = Vec::new();
         for case in &self.cases {
-            findings.extend(self.case(case, seed)?);
+            findings.extend(self.case(case, trial)?);
         }
         Ok(Outcome::from(findings))
     }
 
-    fn case(&self, case: &Case, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
-        let parameters = MachineParameters::shipped(&self.machine)?;
+    fn case(&self, case: &Case, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
+        let (parameters, seed) = (trial.machine(&self.machine)?, trial.seed);
         let parameters = parameters.with("recordsize", self.record_bytes.to_string());
         let scale = parameters.divisor.get() as f64;
         let machine = Machine::new(&parameters, seed)?;

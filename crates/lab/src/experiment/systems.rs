@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
-use super::{ExperimentError, Finding};
+use super::{ExperimentError, Finding, Trial};
 use crate::model::{Equipment, Nanoseconds, Queue, Request, Ticket};
 use crate::system::{MemorySystem, Ufs, UfsParameters, Zfs2009, Zfs2009Parameters};
 use crate::workload::{PatternParameters, Workload, WorkloadParameters};
@@ -50,8 +50,8 @@ struct Reader {
 }
 
 impl Systems {
-    pub fn run(&self, seed: u64) -> Result<Vec<Finding>, ExperimentError> {
-        let mut findings = Vec::new();
+    pub fn run(&self, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
+        let (mut findings, seed) = (Vec::new(), trial.seed);
         for named in &self.systems {
             let file_bytes = self.file_bytes.get();
             let system: Box<dyn MemorySystem> = match &named.system {

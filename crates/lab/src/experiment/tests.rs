@@ -7,14 +7,21 @@ const CELL_LIFE: &str = include_str!("../../experiments/flash-cell-life.toml");
 /// What is left out where it would take long and shows nothing else.
 const REDUCED: &[(&str, &str, &str)] = &[
     ("flash-reserve", "reserve_percents = [7, 15, 25, 40]", "reserve_percents = [25]"),
+    ("flash-cell-life", "divisor = 128", "divisor = 512"),
+    ("l2arc-cautionary-tale", "divisor = 512", "divisor = 1024"),
     ("l2arc-cautionary-tale", "threads = [1, 4, 16, 64]", "threads = [16, 64]"),
+    ("l2arc-random", "divisor = 512", "divisor = 1024"),
     ("l2arc-random", "threads = [1, 4, 16, 64]", "threads = [16]"),
+    ("l2arc-sequential", "divisor = 512", "divisor = 1024"),
+    // At that size another share fits.
+    ("l2arc-sequential", "warm_percent = 76", "warm_percent = 70"),
     ("l2arc-sequential", "threads = [1, 4, 16, 64]", "threads = [16, 64]"),
     ("l2arc-writes-random", "measure_s = 1", "measure_s = 0.3"),
     ("l2arc-writes-sequential", "measure_s = 1", "measure_s = 0.5"),
     ("safe-ceiling", "measure_s = 60", "measure_s = 20"),
 ];
 
+/// What one trial finds.
 fn findings(name: &str) -> Vec<Finding> {
     let shipped = SHIPPED.iter().find(|(known, _)| *known == name).expect("it is shipped");
     let mut text = shipped.1.to_owned();
@@ -23,7 +30,7 @@ fn findings(name: &str) -> Vec<Finding> {
         text = text.replace(all, less);
     }
     Experiment::parse(name, &text)
-        .and_then(|experiment| experiment.run())
+        .and_then(|experiment| experiment.procedure.run(Trial::new(experiment.seed)))
         .map(|outcome| outcome.findings)
         .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
@@ -211,6 +218,21 @@ fn life_wear_and_power_are_as_the_sources_say() {
     near(&findings("flash-reserve"), 0.05, &[]);
     let lost: Vec<f64> = findings("flash-power-loss").iter().map(|found| found.lab).collect();
     assert!(lost[0] == 0.0 && lost[1] > 0.0, "{lost:?}");
+}
+
+#[test]
+fn figures_that_divided_sizes_move_have_errors() {
+    let run = |name: &str| Experiment::shipped(name).and_then(|experiment| experiment.run());
+    let erase = run("flash-erase-before-write").expect("it can be done");
+    assert!(erase.is_scaled());
+    for finding in &erase.findings {
+        let (error, half) = (finding.error().expect("divided"), finding.half.expect("divided"));
+        // Other places were drawn, and there are half as many: alike, and not the same.
+        assert!(error > 0.0 && error < 0.1 * finding.lab, "{finding:?}");
+        assert_eq!(error, (finding.lab - half).abs());
+    }
+    let whole = run("tmpfs-page-out").expect("it can be done");
+    assert!(!whole.is_scaled() && whole.findings.iter().all(|it| it.error().is_none()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::Path;
 
-use ::lab::experiment::{self, Experiment, ExperimentError, Finding};
+use ::lab::experiment::{self, Experiment, ExperimentError, Outcome};
 
 use crate::arguments::ExperimentArguments;
 use crate::failure::{Failure, Result};
@@ -37,17 +37,16 @@ pub(crate) fn run(arguments: &ExperimentArguments) -> Result<()> {
     let mut done = Vec::new();
     for (index, (name, experiment)) in experiments.into_iter().enumerate() {
         let outcome = experiment.run().map_err(Failure::new)?;
-        let findings = &outcome.findings;
         let is_first = index == 0;
         let text = match (arguments.csv, arguments.markdown) {
             (true, _) => {
-                let csv = experiment::csv(name, findings);
+                let csv = experiment::csv(name, &outcome.findings);
                 // One line of headings for all.
                 let skipped = if is_first { 0 } else { csv.find('\n').map_or(0, |end| end + 1) };
                 csv[skipped..].to_string()
             }
-            (_, true) => ::lab::report::markdown(name, &experiment, findings, is_first),
-            _ => people(name, &experiment, findings, is_first),
+            (_, true) => ::lab::report::markdown(name, &experiment, &outcome, is_first),
+            _ => people(name, &experiment, &outcome, is_first),
         };
         print(&text);
         done.push((name, experiment, outcome));
@@ -69,15 +68,16 @@ fn found(name: &str) -> std::result::Result<Experiment, ExperimentError> {
     }
 }
 
-fn people(name: &str, experiment: &Experiment, findings: &[Finding], first: bool) -> String {
-    let mut table = Table::new(&["FOUND", "UNIT", ">SOURCE", ">LAB", ">RATIO"]);
+fn people(name: &str, experiment: &Experiment, outcome: &Outcome, first: bool) -> String {
+    let mut table = Table::new(&["FOUND", "UNIT", ">SOURCE", ">LAB", ">SCALED ERROR", ">RATIO"]);
     let figure = |figure: Option<f64>| figure.map_or("-".to_string(), rounded);
-    for finding in findings {
+    for finding in &outcome.findings {
         table.row(vec![
             finding.what.clone(),
             finding.unit.to_string(),
             figure(finding.source),
             rounded(finding.lab),
+            figure(finding.error()),
             match finding.ratio() {
                 None => "-".to_string(),
                 Some(ratio) if finding.fitted => format!("{ratio:.2} fitted"),

@@ -29,7 +29,7 @@ pub struct Translation {
     holds: Vec<u32>,
     living: Vec<u32>,
     erasures: Vec<u32>,
-    /// How many erasures each block withstands.
+    /// How many erasures each block withstands; none if it is bad from the factory on.
     endurance: Vec<u32>,
     endurance_min: u32,
     full: Blocks,
@@ -68,12 +68,16 @@ impl Translation {
             let unit = random.draw() as f64 / u64::MAX as f64;
             (cycles * (1.0 + spread * (2.0 * unit - 1.0))).max(1.0) as u32
         };
-        let endurance: Vec<u32> = (0..blocks).map(|_| withstands()).collect();
+        let mut endurance: Vec<u32> = (0..blocks).map(|_| withstands()).collect();
         let mut order: Vec<u32> = (0..blocks).collect();
         for last in (1..order.len()).rev() {
             order.swap(last, random.below(last as u64 + 1) as usize);
         }
         let bad = parameters.factory_bad_blocks();
+        let endurance_min = endurance.iter().copied().min().unwrap_or(0);
+        for &block in &order[..bad as usize] {
+            endurance[block as usize] = 0;
+        }
         let lists = match parameters.cleaning {
             Cleaning::Greedy => pages_per_block + 1,
             Cleaning::Fifo => 1,
@@ -87,7 +91,7 @@ impl Translation {
             holds: vec![NONE; blocks as usize * pages_per_block as usize],
             living: vec![0; blocks as usize],
             erasures: vec![0; blocks as usize],
-            endurance_min: endurance.iter().copied().min().unwrap_or(0),
+            endurance_min,
             endurance,
             full: Blocks::new(blocks, lists),
             worn: BTreeSet::new(),
@@ -127,9 +131,10 @@ impl Translation {
         self.bad
     }
 
-    /// Erasures of each block.
-    pub fn erasures(&self) -> &[u32] {
-        &self.erasures
+    /// Erasures of each block that was good when the device was new.
+    pub fn erasures(&self) -> impl Iterator<Item = u32> + Clone {
+        let blocks = self.erasures.iter().zip(&self.endurance);
+        blocks.filter(|&(_, &withstood)| withstood > 0).map(|(&erasures, _)| erasures)
     }
 
     pub(super) fn forget_counts(&mut self) {

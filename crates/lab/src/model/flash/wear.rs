@@ -25,18 +25,18 @@ impl Wear {
         channels: impl Iterator<Item = &'a Translation> + Clone,
         endurance_cycles: u32,
     ) -> Wear {
-        let erasures = channels.clone().flat_map(|channel| channel.erasures());
+        let erasures = channels.clone().flat_map(Translation::erasures);
         let blocks = erasures.clone().count().max(1);
-        let most = erasures.clone().copied().max().unwrap_or(0);
-        let sum: u64 = erasures.clone().map(|&erasures| u64::from(erasures)).sum();
+        let most = erasures.clone().max().unwrap_or(0);
+        let sum: u64 = erasures.clone().map(u64::from).sum();
         let mut histogram = vec![0; Wear::BINS];
-        for &erasures in erasures.clone() {
+        for erasures in erasures.clone() {
             let bin = u64::from(erasures) * Wear::BINS as u64 / (u64::from(most) + 1);
             histogram[bin as usize] += 1;
         }
         let mean = sum as f64 / blocks as f64;
         Wear {
-            erasures_min: erasures.copied().min().unwrap_or(0),
+            erasures_min: erasures.min().unwrap_or(0),
             erasures_mean: mean,
             erasures_max: most,
             bad_blocks: channels.map(Translation::bad_blocks).sum(),
