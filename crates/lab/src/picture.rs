@@ -14,9 +14,9 @@ const WIDTH: u32 = 760;
 const HEIGHT: u32 = 380;
 /// Height of a row of bars.
 const ROW: u32 = 30;
-/// Width of the names of bars, and characters of each that are shown.
-const NAMES_WIDTH: u32 = 390;
-const NAME_MAX: usize = 60;
+/// Of each bar's name so many characters are shown, each about so wide.
+const NAME_MAX: usize = 52;
+const CHARACTER: u32 = 8;
 /// Of all that is written; which fonts there are is left to whoever shows the picture.
 const LABEL: (&str, u32) = ("sans-serif", 14);
 
@@ -33,15 +33,15 @@ pub(crate) fn lines(chart: &Chart) -> Result<String, PlotError> {
     Ok(text)
 }
 
-/// Figures in the same unit as bars, and the source's as lines across them.
+/// Figures of the same thing in the same unit as bars, and the source's as lines across them.
 ///
 /// # Errors
 /// When it cannot be drawn.
-pub(crate) fn bars(findings: &[Finding]) -> Result<String, PlotError> {
+pub(crate) fn bars(measure: &str, findings: &[Finding]) -> Result<String, PlotError> {
     let mut text = String::new();
     let height = 70 + ROW * findings.len() as u32;
     let backend = SVGBackend::with_string(&mut text, (WIDTH, height));
-    draw_bars(findings, backend).map_err(|error| PlotError::new(&*error))?;
+    draw_bars(measure, findings, backend).map_err(|error| PlotError::new(&*error))?;
     Ok(text)
 }
 
@@ -49,7 +49,10 @@ fn draw_lines(picture: &Chart, backend: SVGBackend) -> Drawn {
     let points = || picture.lines.iter().chain(&picture.dots).flat_map(|line| &line.points);
     let least = points().map(|point| point.0).fold(f64::MAX, f64::min);
     let greatest = points().map(|point| point.0).fold(f64::MIN, f64::max);
-    let highest = points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max);
+    let ends = picture.lines.iter().flat_map(|line| {
+        line.points.iter().zip(&line.errors).map(|(point, error)| point.1 + error)
+    });
+    let highest = points().map(|point| point.1).chain(ends).fold(f64::MIN_POSITIVE, f64::max);
     if least > greatest {
         return Err("a chart has no points".into());
     }
@@ -80,7 +83,7 @@ where
         .x_desc(picture.x.as_str())
         .y_desc(picture.y.as_str())
         .x_label_formatter(&|x| format!("{}", (x * 100.0).round() / 100.0))
-        .y_label_formatter(&|y| thousands(*y))
+        .y_label_formatter(&|y| tick(*y))
         .label_style(LABEL)
         .axis_desc_style(LABEL)
         .light_line_style(TRANSPARENT)
@@ -116,7 +119,7 @@ where
     Ok(())
 }
 
-fn draw_bars(findings: &[Finding], backend: SVGBackend) -> Drawn {
+fn draw_bars(measure: &str, findings: &[Finding], backend: SVGBackend) -> Drawn {
     let unit = findings.first().ok_or("there are no figures")?.unit;
     let farthest = |finding: &Finding| finding.lab + finding.error().unwrap_or(0.0);
     let figures = findings.iter().flat_map(|it| [farthest(it), it.source.unwrap_or(0.0)]);
@@ -124,9 +127,15 @@ fn draw_bars(findings: &[Finding], backend: SVGBackend) -> Drawn {
     let count = findings.len() as f64;
     let area = backend.into_drawing_area();
     area.fill(&WHITE)?;
-    let (names, bars) = area.split_horizontally(NAMES_WIDTH);
+    let longest = findings.iter().map(|it| it.what.chars().count()).max().unwrap_or(0);
+    let (names, bars) = area.split_horizontally(24 + CHARACTER * longest.min(NAME_MAX + 3) as u32);
+    let axis = match measure {
+        "" => unit.to_string(),
+        _ => format!("{measure}, {unit}"),
+    };
     let mut chart = ChartBuilder::on(&bars)
         .margin(12)
+        .margin_right(28)
         .x_label_area_size(48)
         .build_cartesian_2d(0.0..highest * 1.08, 0.0..count)?;
     chart
@@ -135,9 +144,9 @@ fn draw_bars(findings: &[Finding], backend: SVGBackend) -> Drawn {
         .disable_y_mesh()
         .label_style(LABEL)
         .axis_desc_style(LABEL)
-        .x_desc(unit)
+        .x_desc(axis)
         .x_labels(6)
-        .x_label_formatter(&|x| thousands(*x))
+        .x_label_formatter(&|x| tick(*x))
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.08))
         .draw()?;
@@ -169,6 +178,15 @@ fn draw_bars(findings: &[Finding], backend: SVGBackend) -> Drawn {
     Ok(())
 }
 
+/// What stands at a tick of an axis: no more digits than it has.
+fn tick(place: f64) -> String {
+    let text = thousands(place);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
+    }
+}
+
 /// A figure with its thousands apart.
 pub(crate) fn thousands(figure: f64) -> String {
     let digits = match figure.abs() {
@@ -193,6 +211,7 @@ mod tests {
     #[test]
     fn thousands_stand_apart() {
         let shown = [0.0, 1.234, 9.996, -12.34, 99.97, 123.4, 1234.5, 1_234_567.0].map(thousands);
+        assert_eq!([0.0, 50.0, 2.5, 100.0, 2000.0].map(tick), ["0", "50", "2.5", "100", "2,000"]);
         assert_eq!(shown, ["0", "1.23", "10.0", "-12.3", "100", "123", "1,234", "1,234,567"]);
     }
 }

@@ -180,12 +180,14 @@ fn section(
         escape(setup),
         escape(remark)
     );
+    let thin = if outcome.is_scaled() { " Thin lines are the scaled error." } else { "" };
     for chart in &outcome.charts {
         let _ = writeln!(
             page,
-            "<figure>{}<figcaption>{}</figcaption></figure>",
+            "<figure>{}<figcaption>{}.{}</figcaption></figure>",
             lines(chart)?,
-            escape(&chart.title)
+            escape(&chart.title),
+            if chart.lines.iter().any(|line| !line.errors.is_empty()) { thin } else { "" }
         );
     }
     if outcome.charts.is_empty() {
@@ -195,12 +197,10 @@ fn section(
                 true => "Bars are the lab's figures, lines across them the source's.",
                 false => "The lab's figures; the source has none.",
             };
-            let thin = if outcome.is_scaled() { " Thin lines are the scaled error." } else { "" };
             let _ = writeln!(
                 page,
-                "<figure>{}<figcaption>{}{caption}{thin}</figcaption></figure>",
-                bars(&findings)?,
-                if measure.is_empty() { String::new() } else { format!("{}. ", escape(measure)) }
+                "<figure>{}<figcaption>{caption}{thin}</figcaption></figure>",
+                bars(measure, &findings)?
             );
         }
     }

@@ -19,6 +19,12 @@ const WARMING: (u64, usize) = (128 << 10, 192);
 /// Most such reads: what is left to read is kept in RAM.
 const CHUNKS_MAX: u64 = 1 << 24;
 
+/// Most threads of all clients together.
+const THREADS_MAX: u64 = 1 << 16;
+
+/// Most bytes that the caches may come to hold: they take as much memory here.
+const HELD_BYTES_MAX: u64 = 16 << 30;
+
 /// Clients, each with a file of its own on a server, and with more and more threads.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -152,6 +158,7 @@ struct Point {
 
 impl Clients {
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
+        self.check()?;
         let mut points = BTreeMap::new();
         for variant in &self.variants {
             self.measure(variant, trial, &mut points)?;
@@ -235,6 +242,20 @@ impl Clients {
         Ok(outcome)
     }
 
+    /// Refuses what cannot be done or would not come to an end.
+    fn check(&self) -> Result<(), ExperimentError> {
+        let unfit = |reason: &str| Err(ExperimentError::Unfit(reason.to_string()));
+        if self.threads.is_empty() || self.variants.is_empty() {
+            return unfit("there are no threads or no variants; name at least one of each");
+        }
+        let clients = u64::from(self.clients.get());
+        if self.threads.iter().any(|&it| clients * u64::from(it.get()) > THREADS_MAX) {
+            let reason = format!("all clients together have at most {THREADS_MAX} threads");
+            return Err(ExperimentError::Unfit(reason));
+        }
+        Ok(())
+    }
+
     fn measure(
         &self,
         variant: &Variant,
@@ -250,6 +271,22 @@ impl Clients {
             caches.reads_as_zfs = variant.reads_as_zfs;
         }
         parameters.settings.extend(variant.settings.clone());
+        let data = u128::from(self.bytes_each.get()) * u128::from(self.clients.get());
+        let cached = parameters
+            .caches
+            .as_ref()
+            .map_or(0, |caches| u128::from(caches.bytes.get()) * u128::from(caches.count));
+        let held = data.min(parameters.memory_bytes.get().into()) + data.min(cached);
+        let divisor_min = held.div_ceil(HELD_BYTES_MAX.into());
+        if u128::from(parameters.divisor.get()) < divisor_min {
+            let reason = format!(
+                "the caches would hold {} GiB and may hold {} here; set divisor = {divisor_min} \
+                 or more",
+                (held / u128::from(parameters.divisor.get())) >> 30,
+                HELD_BYTES_MAX >> 30
+            );
+            return Err(ExperimentError::Unfit(reason));
+        }
         let machine = Machine::new(&parameters, seed)?;
         let bytes = self.bytes_each.get() / parameters.divisor;
         let bytes = bytes / WARMING.0 * WARMING.0;

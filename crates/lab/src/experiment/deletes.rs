@@ -8,6 +8,9 @@ use super::{ExperimentError, Finding, Outcome, Trial};
 use crate::machine::{Machine, MachineParameters};
 use crate::model::Positive;
 
+/// Most bytes of the index: it is read whole.
+const INDEX_BYTES_MAX: u64 = 64 << 30;
+
 /// Deletes from an index of logs: each reads a few places of the index and works on them.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +50,13 @@ impl Deletes {
         let machine =
             Machine::new(&parameters.clone().with("primarycache", primarycache), trial.seed)?;
         let index_bytes = self.index_bytes.get() / parameters.divisor;
+        if index_bytes > INDEX_BYTES_MAX {
+            return Err(ExperimentError::Unfit(format!(
+                "the index has {} GiB, and at most {} are read; set a larger divisor",
+                index_bytes >> 30,
+                INDEX_BYTES_MAX >> 30
+            )));
+        }
         let index = machine.file("index", index_bytes);
         let mut random = Random::new(trial.seed);
         let read_bytes = self.read_bytes.get();

@@ -8,6 +8,9 @@ use super::{ExperimentError, Finding, Outcome, Trial};
 use crate::machine::{Machine, MachineParameters};
 use crate::model::{Positive, Request};
 
+/// Most files of the tree.
+const FILES_MAX: u64 = 1 << 22;
+
 /// Walks a tree twice and asks for the attributes of everything in it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,6 +32,18 @@ impl FindTwice {
         let machine = Machine::new(&MachineParameters::shipped(&self.machine)?, trial.seed)?;
         let divisor = trial.divisor(self.divisor).get();
         let directories = (u64::from(self.directories.get()) / divisor).max(1);
+        if divisor > self.directories.get().into() {
+            return Err(ExperimentError::Unfit(format!(
+                "the divisor {divisor} leaves none of {} directories; it is at most half of them",
+                self.directories
+            )));
+        }
+        let files = directories * u64::from(self.files_each.get());
+        if files > FILES_MAX {
+            return Err(ExperimentError::Unfit(format!(
+                "there are {files} files, and at most {FILES_MAX} are followed; set a larger divisor"
+            )));
+        }
         for directory in 0..directories {
             let name = format!("{directory}");
             let parent = machine.make_directory(machine.pool().root(), &name);

@@ -11,6 +11,10 @@ use crate::machine::{Machine, MachineParameters};
 use crate::model::Positive;
 use crate::workload::Source;
 
+/// Most files, and most pieces of all.
+const FILES_MAX: u64 = 1 << 20;
+const PIECES_MAX: u64 = 1 << 28;
+
 /// A program reads files in small pieces, with contents in the cache and without.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,6 +91,17 @@ impl Pieces {
     /// The sizes of the files that are read.
     fn sizes(&self, trial: Trial) -> Result<Vec<u64>, ExperimentError> {
         let divisor = trial.divisor(self.divisor).get();
+        let files = match self.spread {
+            Some(_) => u64::from(self.files.get()) / divisor,
+            None => self.files.get().into(),
+        };
+        let pieces = self.bytes.get() / divisor / self.piece_bytes;
+        if files > FILES_MAX || pieces > PIECES_MAX {
+            return Err(ExperimentError::Unfit(format!(
+                "there are {files} files and {pieces} pieces of them, and at most {FILES_MAX} and \
+                 {PIECES_MAX} are followed; set a larger divisor"
+            )));
+        }
         let Some(spread) = self.spread else {
             let each = self.bytes.get() / u64::from(self.files.get()) / divisor;
             return Ok(vec![each; self.files.get() as usize]);

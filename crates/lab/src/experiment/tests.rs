@@ -246,3 +246,26 @@ fn a_mistake_is_shown_where_it_stands() {
     let error = Experiment::parse("mine", &text).and_then(|experiment| experiment.run());
     assert!(error.expect_err("refused").to_string().contains("not flash"));
 }
+
+#[test]
+fn what_would_not_come_to_an_end_is_refused() {
+    for (name, from, to, message) in [
+        ("l2arc-random", "threads = [1, 4, 16, 64]", "threads = []", "no threads"),
+        ("l2arc-random", "threads = [1, 4, 16, 64]", "threads = [4000000000]", "at most 65536"),
+        ("l2arc-random", "divisor = 512", "divisor = 1", "set divisor = "),
+        ("clamscan", "files = 20_518", "files = 4000000000", "set a larger divisor"),
+        ("find-twice", "divisor = 10", "divisor = 1000000", "leaves none"),
+        ("index-deletes", "divisor = 32", "divisor = 1", "set a larger divisor"),
+    ] {
+        let shipped = SHIPPED.iter().find(|(known, _)| *known == name).expect("it is shipped");
+        assert!(shipped.1.contains(from), "{name}: {from}");
+        let mut text = shipped.1.replace(from, to);
+        if name == "index-deletes" {
+            let start = text.find("index_bytes = ").expect("it has an index");
+            text.insert_str(start + "index_bytes = ".len(), "1_000_000");
+        }
+        let error = Experiment::parse(name, &text).and_then(|experiment| experiment.run());
+        let shown = error.expect_err("refused").to_string();
+        assert!(shown.contains(message), "{name}: {shown}");
+    }
+}
