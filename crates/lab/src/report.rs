@@ -98,8 +98,9 @@ fn overview(page: &mut String, done: &[(&str, Experiment, Outcome)]) {
     page.push_str(
         "<section>\n<h2>All at a glance</h2>\n<p>Each dot is a figure of the lab over the \
          source's: in the middle they are equal, at the edges one is twice the other or more. \
-         Rings are figures that something was fitted to, and the lines to both sides of a dot are its \
-         scaled error. The darker band is 15 % to both sides, the lighter one 30 %.</p>\n<table class=\"overview\">\n",
+         Rings are figures that something was fitted to, and the lines to both sides of a dot are \
+         its scaled error. The darker band is 15 % to both sides, the lighter one 30 %.</p>\n\
+         <table class=\"overview\">\n",
     );
     for (name, experiment, outcome) in done {
         let _ = writeln!(
@@ -319,8 +320,8 @@ fn table(page: &mut String, outcome: &Outcome) {
         };
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td>{source}</td><td>{}</td>{error}<td class=\"{class}\">{ratio}\
-             </td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{source}</td><td>{}</td>{error}\
+             <td class=\"{class}\">{ratio}</td></tr>",
             escape(&finding.what),
             finding.unit,
             thousands(finding.lab)

@@ -41,7 +41,8 @@ impl FindTwice {
         let files = directories * u64::from(self.files_each.get());
         if files > FILES_MAX {
             return Err(ExperimentError::Unfit(format!(
-                "there are {files} files, and at most {FILES_MAX} are followed; set a larger divisor"
+                "there are {files} files, and at most {FILES_MAX} are followed; set a larger \
+                 divisor"
             )));
         }
         for directory in 0..directories {
