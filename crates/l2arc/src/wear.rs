@@ -6,8 +6,9 @@ const BURST_BYTES: u64 = 64 << 20;
 
 /// How much may be written, so that the device lives as long as it is meant to.
 ///
-/// The budget grows with time, up to what a day gives. Writing the device full for the first time
-/// is free. A clock that is set back gives nothing and takes nothing.
+/// The budget grows with time, up to what a day gives. Of all that is ever written to the device,
+/// formats included, as many bytes as it holds are free: its first fill. A clock that is set back
+/// gives nothing and takes nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Wear {
     size_bytes: u64,
@@ -15,6 +16,7 @@ pub(crate) struct Wear {
     dwpd_hundredths: Option<u32>,
     /// Bytes a second; `None` is without limit.
     rate_bytes: Option<u64>,
+    /// Over the whole life of the device.
     pub(crate) written_bytes: u64,
     /// What may be written now; less than nothing where a write was longer than that.
     credit_bytes: i64,
@@ -51,6 +53,18 @@ impl Wear {
         let gained = self.gain(Duration::from_secs(elapsed_seconds));
         let credit_bytes = i64::try_from(credit_bytes).unwrap_or(i64::MAX);
         self.credit_bytes = credit_bytes.saturating_add(gained).min(self.credit_max());
+    }
+
+    /// Goes on from what nobody knows any more, which was a fill at least, with nothing left of the
+    /// budget: else damage would be a way around it.
+    pub(crate) fn resume_unknown(&mut self) {
+        self.written_bytes = self.size_bytes;
+        self.credit_bytes = 0;
+    }
+
+    /// What is left of the first fill, bytes.
+    fn free_bytes(&self) -> u64 {
+        self.size_bytes.saturating_sub(self.written_bytes)
     }
 
     /// What is left of the budget, bytes.
@@ -91,10 +105,13 @@ impl Wear {
         }
     }
 
-    /// Whether `bytes` may be written now within the wear budget.
+    /// Whether `bytes` may be written now, as a part of the first fill or within the wear budget.
     pub(crate) fn is_affordable(&mut self, bytes: u64, now: Duration) -> bool {
         self.advance(now);
-        self.dwpd_hundredths.is_none() || self.credit_bytes >= signed(bytes)
+        let charged_bytes = bytes.saturating_sub(self.free_bytes());
+        self.dwpd_hundredths.is_none()
+            || charged_bytes == 0
+            || self.credit_bytes >= signed(charged_bytes)
     }
 
     /// Whether the rate lets `bytes` through now; the first of a second may be of any size.
@@ -103,13 +120,12 @@ impl Wear {
         self.rate_bytes.is_none_or(|rate| self.allowance_bytes >= signed(bytes.min(rate)))
     }
 
-    /// Counts what is written; `free` bytes take nothing from the budget.
-    pub(crate) fn wrote(&mut self, bytes: u64, free: bool) {
+    /// Counts what is written; what is a part of the first fill takes nothing from the budget.
+    pub(crate) fn wrote(&mut self, bytes: u64) {
+        let charged_bytes = bytes.saturating_sub(self.free_bytes());
         self.written_bytes = self.written_bytes.saturating_add(bytes);
         self.allowance_bytes = self.allowance_bytes.saturating_sub(signed(bytes));
-        if !free {
-            self.credit_bytes = self.credit_bytes.saturating_sub(signed(bytes));
-        }
+        self.credit_bytes = self.credit_bytes.saturating_sub(signed(charged_bytes));
     }
 }
 
@@ -127,7 +143,8 @@ mod tests {
     fn a_day_gives_what_it_gives_in_any_steps() {
         for step in [1_u32, 7, 600] {
             let mut wear = Wear::new(86_400 << 20, Some(100), None, Duration::ZERO);
-            wear.wrote(wear.credit_bytes(), false);
+            wear.written_bytes = wear.size_bytes;
+            wear.wrote(wear.credit_bytes());
             assert!(!wear.is_affordable(1, Duration::ZERO));
             let mut now = Duration::ZERO;
             while now < SECOND * 8_400 {
@@ -153,12 +170,22 @@ mod tests {
             "a day's worth, and no more"
         );
         assert!(wear.is_affordable(1, Duration::ZERO));
-        wear.wrote(5, true);
-        assert_eq!(
-            wear.credit_bytes,
-            (43_200 << 20) + BURST_BYTES as i64,
-            "the first fill is free"
-        );
+        wear.resume(77, 10, 0);
+        wear.wrote(5);
+        assert_eq!(wear.credit_bytes, 10, "the first fill is free");
+    }
+
+    #[test]
+    fn a_device_is_filled_freely_once() {
+        let mut wear = Wear::new(1000, Some(100), None, Duration::ZERO);
+        wear.resume(900, 50, 0);
+        assert!(wear.is_affordable(150, Duration::ZERO));
+        assert!(!wear.is_affordable(151, Duration::ZERO));
+        wear.wrote(120);
+        assert_eq!((wear.written_bytes, wear.credit_bytes), (1020, 30), "100 of them are free");
+        assert!(!wear.is_affordable(31, Duration::ZERO));
+        wear.resume_unknown();
+        assert!(!wear.is_affordable(1, Duration::ZERO), "damage gives nothing back");
     }
 
     #[test]
@@ -168,7 +195,7 @@ mod tests {
         for step in 0..100 {
             let now = SECOND * step / 10;
             while wear.is_in_rate(100, now) {
-                wear.wrote(100, false);
+                wear.wrote(100);
                 written += 100;
             }
         }

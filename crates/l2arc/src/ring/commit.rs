@@ -103,7 +103,7 @@ impl Ring {
         let mut buffer = self.shared.buffers.take(2 * BLOCK_BYTES * blocks as usize);
         // The budget is brought up to date, so that what is written down is as of now.
         let _ = state.wear.is_affordable(0, now);
-        state.wear.wrote(buffer.len() as u64, false);
+        state.wear.wrote(buffer.len() as u64);
         let chunks = entries.chunks(ENTRIES_MAX).chain(entries.is_empty().then_some(&[][..]));
         for ((at, entries), pair) in (0..).zip(chunks).zip(buffer.chunks_exact_mut(2 * BLOCK_BYTES))
         {

@@ -52,13 +52,13 @@ impl Ring {
         let info = device.info().clone();
         let found = look(&*device, opening).await?;
         let cipher = shared.options.cipher.as_ref();
-        let (superblock, mut opened) = match found {
-            Some(superblock) => {
+        let (superblock, mut opened) = match found.superblock {
+            Some(superblock) if found.is_usable => {
                 let check = key_check(cipher, &superblock.salt);
                 let fits = check == superblock.key_check;
                 (superblock, if fits { Opened::Warm } else { Opened::OtherKey })
             }
-            None => {
+            _ => {
                 let superblock = opening.superblock(&info, &shared.options)?;
                 (superblock, Opened::Formatted)
             }
@@ -71,26 +71,34 @@ impl Ring {
         let options = &shared.options;
         let mut wear = Wear::new(data_bytes, options.dwpd_hundredths, options.rate_bytes, now);
         let mut next_incarnation = 1;
-        if matches!(opened, Opened::Warm | Opened::OtherKey) {
-            let halves = [
-                read_half(&*device, &superblock.layout, 0).await?,
-                read_half(&*device, &superblock.layout, 1).await?,
-            ];
-            match replay([&halves[0], &halves[1]], &superblock.salt) {
-                Replayed::Entries { half: newest_half, last_epoch, newest, entries: all } => {
-                    let elapsed = opening.wall_seconds.saturating_sub(newest.wall_seconds);
-                    wear.resume(newest.written_bytes, newest.credit_bytes, elapsed);
-                    // The journal is not encrypted: another key changes nothing about wear.
-                    (half, epoch) = (newest_half, last_epoch);
-                    next_incarnation = newest.next_incarnation;
-                    if opened == Opened::Warm && opening.accepts(newest.life) {
-                        entries = all;
-                    } else if opened == Opened::Warm {
-                        opened = Opened::Stale;
-                    }
+        let replayed = match found.superblock {
+            Some(former) => match read_journal(&*device, &former).await {
+                Err(error) if found.is_usable => return Err(error.into()),
+                replayed => replayed.unwrap_or(Replayed::Damaged),
+            },
+            None if found.is_ours => Replayed::Damaged,
+            None => Replayed::Empty,
+        };
+        match replayed {
+            Replayed::Entries { half: newest_half, last_epoch, newest, entries: all } => {
+                let elapsed = opening.wall_seconds.saturating_sub(newest.wall_seconds);
+                // The device wears whoever uses it, and the journal is not encrypted.
+                wear.resume(newest.written_bytes, newest.credit_bytes, elapsed);
+                (half, epoch) = (newest_half, last_epoch);
+                next_incarnation = newest.next_incarnation;
+                if opened == Opened::Warm && opening.accepts(newest.life) {
+                    entries = all;
+                } else if opened == Opened::Warm {
+                    opened = Opened::Stale;
                 }
-                Replayed::Damaged | Replayed::Empty if opened == Opened::OtherKey => {}
-                Replayed::Damaged | Replayed::Empty => opened = Opened::Damaged,
+            }
+            Replayed::Damaged | Replayed::Empty => {
+                if found.is_ours {
+                    wear.resume_unknown();
+                }
+                if opened == Opened::Warm {
+                    opened = Opened::Damaged;
+                }
             }
         }
         // Whatever cannot be used gets another salt, so that nothing of it is valid any more.
@@ -211,8 +219,18 @@ impl Opening {
     }
 }
 
-/// The superblock of a device that is the pool's, or `None` for one that is to be formatted.
-async fn look(device: &dyn Device, opening: &Opening) -> Result<Option<Superblock>, AddError> {
+/// What a device was before it is opened.
+#[derive(Default)]
+struct Former {
+    superblock: Option<Superblock>,
+    /// The superblock is the pool's and fits, so that nothing is formatted.
+    is_usable: bool,
+    /// It was a cache, whatever is left of its superblock.
+    is_ours: bool,
+}
+
+/// Sees what a device was. What is not usable may be formatted.
+async fn look(device: &dyn Device, opening: &Opening) -> Result<Former, AddError> {
     let info = device.info();
     if info.size_bytes < 2 * LOOK_BYTES {
         let needed_bytes = 2 * LOOK_BYTES;
@@ -220,7 +238,7 @@ async fn look(device: &dyn Device, opening: &Opening) -> Result<Option<Superbloc
     }
     let bytes = device.read(0, AlignedBuffer::zeroed(LOOK_BYTES as usize)).await?;
     let copies = SUPERBLOCKS.map(|at| Superblock::decode(&bytes[at as usize..]));
-    let mut ours = false;
+    let mut former = Former::default();
     for found in copies {
         match found {
             Found::Superblock(superblock) => {
@@ -229,22 +247,36 @@ async fn look(device: &dyn Device, opening: &Opening) -> Result<Option<Superbloc
                 if superblock.pool != opening.pool && !opening.force {
                     return Err(AddError::OtherPool { pool: superblock.pool });
                 }
+                former.superblock = Some(superblock);
+                former.is_ours = true;
                 if superblock.pool == opening.pool && usable && !opening.empty {
-                    return Ok(Some(superblock));
+                    former.is_usable = true;
+                    return Ok(former);
                 }
-                ours = true;
             }
             Found::Version(found) if !opening.force => {
                 return Err(AddError::Version { found, known: VERSION });
             }
-            Found::Version(_) | Found::Damaged => ours = true,
+            Found::Version(_) | Found::Damaged => former.is_ours = true,
             Found::Other => {}
         }
     }
     match foreign_contents(&bytes) {
-        Some(found) if !ours && !opening.force => Err(AddError::Foreign { found }),
-        _ => Ok(None),
+        Some(found) if !former.is_ours && !opening.force => Err(AddError::Foreign { found }),
+        _ => Ok(former),
     }
+}
+
+async fn read_journal(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> Result<Replayed, DeviceError> {
+    let layout = &superblock.layout;
+    if layout.half_offset(2) > device.info().size_bytes {
+        return Ok(Replayed::Damaged);
+    }
+    let halves = [read_half(device, layout, 0).await?, read_half(device, layout, 1).await?];
+    Ok(replay([&halves[0], &halves[1]], &superblock.salt))
 }
 
 async fn write_superblock(device: &dyn Device, superblock: &Superblock) -> Result<(), DeviceError> {

@@ -65,7 +65,7 @@ impl Ring {
         if !vital && !state.wear.is_in_rate(bytes, now) {
             return Err(Refused::Rate);
         }
-        if !vital && state.is_filled() && !state.wear.is_affordable(bytes, now) {
+        if !vital && !state.wear.is_affordable(bytes, now) {
             return Err(Refused::Wear);
         }
         Ok(())
@@ -295,8 +295,7 @@ impl Ring {
         let (start_unit, buffer) = (chunk.start_unit, Arc::new(chunk.buffer));
         state.buffered.push(Buffered { segment, start_unit, buffer: buffer.clone() });
         state.segments[segment as usize].users += 1;
-        let free = !state.is_filled();
-        state.wear.wrote(length as u64, free);
+        state.wear.wrote(length as u64);
         state.waiting.push_back(Waiting { segment, start_unit, buffer, opened });
         if state.writers < state.lanes.shape().count {
             state.writers += 1;
@@ -493,8 +492,7 @@ impl Ring {
         }
         let count = entries.len() as u32;
         place.status = Status::Sealed { unit, count, sum };
-        let free = !state.is_filled();
-        state.wear.wrote(padded as u64, free);
+        state.wear.wrote(padded as u64);
         Some(self.append(state, JournalEntry::Sealed { segment, unit, count, sum }))
     }
 }

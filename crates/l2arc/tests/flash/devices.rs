@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use l2arc::{AddError, Cipher, Flash, Miss, Opened, Opening, Options};
+use l2arc::{AddError, Cipher, Flash, Miss, Opened, Opening, Options, Refused};
 use rustix::io::Errno;
 use storage::{FaultyDevice, MemoryDevice};
 
@@ -129,6 +129,47 @@ fn another_key_finds_nothing() {
     assert!(written_now >= written && written > 0, "wear does not depend on the key");
     assert!(credit_now <= credit, "nor does the budget: {credit}, then {credit_now}");
     assert_eq!(add(&device, &opening(4)), Ok((Opened::OtherKey, false)), "nor does none");
+}
+
+#[test]
+fn no_format_gives_another_free_fill() {
+    const BURST_BYTES: u64 = 64 << 20;
+    let device = blank();
+    let with = |key: u8| Options {
+        cipher: Some(Cipher::new(&[key; 32])),
+        dwpd_hundredths: Some(0),
+        ..options()
+    };
+    let fill = |options: Options, opening: &Opening, expected: Opened| {
+        let subject = Subject::new(1, options);
+        assert_eq!(subject.add(device.clone(), opening), Ok(expected));
+        subject.fill((0..600).map(|part| key(opening.life as u64, part)));
+        subject.simulation.run(subject.flash.stop());
+        subject.flash.statistics().rings.remove(0)
+    };
+    let pool = [8; 16];
+    let starts = [
+        (with(1), opening(1), Opened::Formatted),
+        (with(2), opening(2), Opened::OtherKey),
+        (with(3), opening(3), Opened::OtherKey),
+        (with(3), Opening { lives: Some(Vec::new()), ..opening(4) }, Opened::Stale),
+        (with(3), Opening { empty: true, ..opening(5) }, Opened::Formatted),
+        (with(3), Opening { pool, force: true, ..opening(6) }, Opened::Formatted),
+    ];
+    let mut written = 0;
+    for (options, opening, expected) in starts {
+        let ring = fill(options, &opening, expected);
+        assert!(ring.written_bytes > written + (1 << 20), "it was filled as {expected:?}");
+        written = ring.written_bytes;
+        let charged = BURST_BYTES - ring.credit_bytes;
+        assert_eq!(charged, written.saturating_sub(ring.data_bytes), "{expected:?}");
+    }
+    // Where the journal lies.
+    device.change(|bytes| bytes[128 << 10..640 << 10].fill(7));
+    let subject = Subject::new(1, with(3));
+    let last = Opening { pool, ..opening(7) };
+    assert_eq!(subject.add(device.clone(), &last), Ok(Opened::Damaged));
+    assert_eq!(subject.admit(&key(1, 1), 0), Err(Refused::Wear), "nobody knows what is left");
 }
 
 #[test]
