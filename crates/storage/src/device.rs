@@ -24,7 +24,7 @@ pub use crash::{CrashDevice, Crashes};
 pub use error::DeviceError;
 pub use faulty::{DeviceFaults, DeviceOperation, FaultyDevice};
 pub use file::{DeviceOptions, FileDevice, Transport};
-pub use foreign::foreign_contents;
+pub use foreign::{foreign_contents, foreign_end};
 pub use memory::MemoryDevice;
 pub use request::QUEUE_MAX;
 

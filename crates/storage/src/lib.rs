@@ -30,7 +30,7 @@ pub use clock::{Clock, CoarseClock, RealClock};
 pub use device::{
     AlignedBuffer, BUFFER_ALIGNMENT, CrashDevice, Crashes, Device, DeviceError, DeviceFaults,
     DeviceInfo, DeviceOperation, DeviceOptions, DeviceTask, FaultyDevice, FileDevice, MemoryDevice,
-    QUEUE_MAX, Transport, block_on, foreign_contents,
+    QUEUE_MAX, Transport, block_on, foreign_contents, foreign_end,
 };
 pub use directory::{DirectoryOptions, DirectoryOrigin};
 pub use error::{OriginError, Result};

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
-use storage::{AlignedBuffer, Device, DeviceError, foreign_contents};
+use storage::{AlignedBuffer, Device, DeviceError, DeviceInfo, foreign_contents, foreign_end};
 
 use super::commit::Journal;
 use super::state::{Segment, State, Status};
@@ -18,7 +18,8 @@ use crate::statistics::Condition;
 use crate::superblock::{Found, SUPERBLOCK_BYTES, Superblock, VERSION, key_check};
 use crate::wear::Wear;
 
-/// How much of a device is looked at for what others have put there, bytes.
+/// How much of a device is looked at for what others have put there, at its beginning and at its
+/// end, bytes.
 const LOOK_BYTES: u64 = 128 << 10;
 /// Length of a read of the journal, bytes.
 const READ_BYTES: u64 = 1 << 20;
@@ -190,10 +191,13 @@ impl Ring {
 }
 
 impl Ring {
-    /// Overwrites the superblocks.
+    /// Overwrites the superblocks, and what else would be looked at if the device came again.
     pub(crate) async fn wipe(&self) -> Result<(), DeviceError> {
-        let zeros = AlignedBuffer::zeroed(SUPERBLOCK_BYTES);
-        write_superblocks(&*self.device, zeros).await
+        let device = &*self.device;
+        write_superblocks(device, AlignedBuffer::zeroed(SUPERBLOCK_BYTES)).await?;
+        let end = Arc::new(AlignedBuffer::zeroed(LOOK_BYTES as usize));
+        device.write(end_offset(device.info()), end).await?;
+        device.flush().await
     }
 }
 
@@ -201,7 +205,7 @@ impl Opening {
     /// The superblock of a device that is formatted.
     fn superblock(
         &self,
-        info: &storage::DeviceInfo,
+        info: &DeviceInfo,
         options: &crate::options::Options,
     ) -> Result<Superblock, AddError> {
         let layout = Layout::new(info.size_bytes, info.block_bytes, options.segment_bytes)?;
@@ -261,10 +265,20 @@ async fn look(device: &dyn Device, opening: &Opening) -> Result<Former, AddError
             Found::Other => {}
         }
     }
-    match foreign_contents(&bytes) {
-        Some(found) if !former.is_ours && !opening.force => Err(AddError::Foreign { found }),
-        _ => Ok(former),
+    if former.is_ours || opening.force {
+        return Ok(former);
     }
+    let end = device.read(end_offset(info), AlignedBuffer::zeroed(LOOK_BYTES as usize)).await?;
+    match foreign_contents(&bytes).or_else(|| foreign_end(&end)) {
+        Some(found) => Err(AddError::Foreign { found }),
+        None => Ok(former),
+    }
+}
+
+/// Where the last bytes of a device begin that are looked at.
+fn end_offset(info: &DeviceInfo) -> u64 {
+    let block_bytes = info.block_bytes as u64;
+    info.size_bytes / block_bytes * block_bytes - LOOK_BYTES
 }
 
 async fn read_journal(

@@ -58,6 +58,40 @@ fn what_others_put_there_is_not_overwritten() {
 }
 
 #[test]
+fn what_others_put_at_the_end_is_not_overwritten() {
+    let signatures: [(usize, &[u8], &str); 5] = [
+        (512, b"EFI PART", "the backup of a partition table"),
+        (4096, b"EFI PART", "the backup of a partition table"),
+        (8192, &[0xfc, 0x4e, 0x2b, 0xa9], "a member of an md array"),
+        (64 << 10, &[0xfc, 0x4e, 0x2b, 0xa9], "a member of an md array"),
+        (128 << 10, &[1], "data of another program"),
+    ];
+    for (back, signature, found) in signatures {
+        let device = blank();
+        let at = DEVICE_BYTES - back;
+        device.change(|bytes| bytes[at..at + signature.len()].copy_from_slice(signature));
+        let before = device.image();
+        assert_eq!(add(&device, &opening(1)), Err(AddError::Foreign { found }), "{back}");
+        assert!(device.image() == before, "{found} is as it was");
+        let force = Opening { force: true, ..opening(1) };
+        assert_eq!(add(&device, &force), Ok((Opened::Formatted, false)));
+    }
+}
+
+#[test]
+fn a_device_that_was_removed_may_come_again() {
+    let device = blank();
+    let subject = Subject::new(1, options());
+    subject.add(device.clone(), &opening(1)).expect("added");
+    subject.fill((0..1000).map(|part| key(1, part)));
+    let end = DEVICE_BYTES - (128 << 10);
+    assert!(device.image()[end..].iter().any(|byte| *byte != 0), "there are records at the end");
+    assert_eq!(subject.simulation.run(subject.flash.remove([1; 16])), Some(Ok(())));
+    let other = Opening { pool: [8; 16], ..opening(2) };
+    assert_eq!(add(&device, &other), Ok((Opened::Formatted, false)));
+}
+
+#[test]
 fn other_pools_and_versions_are_refused() {
     let device = used(options());
     let other = Opening { pool: [8; 16], ..opening(2) };

@@ -1,3 +1,5 @@
+const OTHER: &str = "data of another program";
+
 /// Names what another program has put on a device whose first bytes are these; `None` if they are
 /// zeros.
 pub fn foreign_contents(bytes: &[u8]) -> Option<&'static str> {
@@ -16,5 +18,20 @@ pub fn foreign_contents(bytes: &[u8]) -> Option<&'static str> {
         (510, &[0x55, 0xaa], "a boot sector or partition table"),
     ];
     let found = known.iter().find(|(offset, magic, _)| at(*offset, magic)).map(|it| it.2);
-    found.or_else(|| bytes.iter().any(|byte| *byte != 0).then_some("data of another program"))
+    found.or_else(|| bytes.iter().any(|byte| *byte != 0).then_some(OTHER))
+}
+
+/// Names what another program has put on a device whose last bytes are these; `None` if they are
+/// zeros. Some keep nothing at the beginning that would tell of them.
+pub fn foreign_end(bytes: &[u8]) -> Option<&'static str> {
+    const MD: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
+    let at_end = |back: usize| bytes.len().checked_sub(back).map(|at| &bytes[at..]);
+    let is_table = |back| at_end(back).is_some_and(|bytes| bytes.starts_with(b"EFI PART"));
+    if is_table(512) || is_table(4096) {
+        return Some("the backup of a partition table");
+    }
+    if bytes.chunks(512).any(|sector| sector.starts_with(MD)) {
+        return Some("a member of an md array");
+    }
+    bytes.iter().any(|byte| *byte != 0).then_some(OTHER)
 }
