@@ -4,7 +4,8 @@ use storage::DeviceError;
 
 use crate::rate::Rate;
 
-/// Failures within [`WINDOW`] after which a device is bypassed.
+/// Failures within [`WINDOW`] after which a device is bypassed. Damage is not among them: a device
+/// that answers in time is worth asking for what is not damaged.
 const FAILURES_MAX: u32 = 8;
 const WINDOW: Duration = Duration::from_secs(60);
 /// How long a device is bypassed at first and at most; each time twice as long as before.
@@ -68,8 +69,9 @@ impl Failures {
         } += 1;
     }
 
-    fn all(&self) -> u32 {
-        self.reads + self.writes + self.silent + self.damaged
+    /// Those for which a device is bypassed.
+    fn unanswered(&self) -> u32 {
+        self.reads + self.writes + self.silent
     }
 }
 
@@ -303,7 +305,7 @@ impl Health {
             }
         }
         self.failures.count(failure);
-        if self.failures.all() < FAILURES_MAX {
+        if self.failures.unanswered() < FAILURES_MAX {
             return false;
         }
         self.bypass = (self.bypass * 2).clamp(BYPASS.0, BYPASS.1);
@@ -323,6 +325,16 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
+    fn damage_alone_bypasses_nothing() {
+        let mut health = Health::default();
+        assert!((0..1000).all(|_| !health.failed(Failure::Damage, SECOND)));
+        assert!((1..FAILURES_MAX).all(|_| !health.failed(Failure::Read, SECOND)));
+        assert!(health.failed(Failure::Read, SECOND));
+        let bypass = health.bypass(SECOND).expect("it is");
+        assert_eq!((bypass.failures.reads, bypass.failures.damaged), (FAILURES_MAX, 1000));
+    }
+
+    #[test]
     fn many_failures_bypass_for_longer_and_longer() {
         let mut health = Health::default();
         let mut now = SECOND;
@@ -338,7 +350,7 @@ mod tests {
         }
         for _ in 0..100 {
             now += WINDOW / 4;
-            assert!(!health.failed(Failure::Damage, now), "few failures are borne");
+            assert!(!health.failed(Failure::Write, now), "few failures are borne");
         }
     }
 

@@ -20,6 +20,7 @@ pub(crate) struct Counters {
     pub(crate) failed_writes: AtomicU64,
     pub(crate) failed_reads: AtomicU64,
     pub(crate) damaged: AtomicU64,
+    pub(crate) damaged_segments: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) trimmed_bytes: AtomicU64,
     misses: [AtomicU64; Miss::ALL.len()],
@@ -59,6 +60,7 @@ impl Counters {
             failed_writes: load(&self.failed_writes),
             failed_reads: load(&self.failed_reads),
             damaged: load(&self.damaged),
+            damaged_segments: load(&self.damaged_segments),
             commits: load(&self.commits),
             trimmed_bytes: load(&self.trimmed_bytes),
             ..Statistics::default()
@@ -99,6 +101,8 @@ pub struct Statistics {
     pub failed_reads: u64,
     /// Records that were not as they had been written.
     pub damaged: u64,
+    /// Segments given up because many of their records were not.
+    pub damaged_segments: u64,
     /// Commits of journals.
     pub commits: u64,
     /// Bytes that devices were told to be no longer needed.

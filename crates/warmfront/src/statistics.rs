@@ -176,6 +176,7 @@ fn flash_counters(flash: &l2arc::Statistics) -> BTreeMap<String, u64> {
         ("l2_writes_error", flash.failed_writes),
         ("l2_io_error", flash.failed_reads),
         ("l2_cksum_bad", flash.damaged),
+        ("l2_damaged_segments", flash.damaged_segments),
         ("l2_trimmed_bytes", flash.trimmed_bytes),
         ("l2_records", flash.records),
         ("l2_hdr_size", flash.index_bytes),

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Ring;
-use super::state::State;
+use super::state::{State, Status};
 use crate::health::{Asking, Failure, Share};
 use crate::index::{BLOCK_BYTES, Entry, HEAT_MAX};
 use crate::key::Key;
@@ -11,6 +11,9 @@ use crate::record::{HEADER_BYTES, Header, Place, payload_sum};
 use crate::refused::Miss;
 use crate::statistics::{Condition, add};
 use storage::{AlignedBuffer, DeviceError};
+
+/// Damaged records of a segment after which it is retired.
+const DAMAGED_MAX: u32 = 4;
 
 /// A record's bytes as they lie on flash, perhaps with others before and behind.
 pub(super) struct RawRecord {
@@ -93,11 +96,29 @@ impl Ring {
             _ if !there => Err(Miss::Gone),
             Err(Miss::Damaged) => {
                 add(&self.shared.counters.damaged, 1);
-                let now = self.now();
-                self.state.lock().health.failed(Failure::Damage, now);
+                self.damaged(location.segment);
                 Err(Miss::Damaged)
             }
             contents => contents,
+        }
+    }
+
+    /// Takes note of a damaged record. Where there are many the others of its segment are not worth
+    /// finding out one by one: the segment is retired, and written anew when its turn comes.
+    fn damaged(self: &Arc<Self>, segment: u32) {
+        let now = self.now();
+        let state = &mut *self.state.lock();
+        state.health.failed(Failure::Damage, now);
+        let place = &mut state.segments[segment as usize];
+        if place.status == Status::Free || place.retired {
+            return;
+        }
+        place.damaged += 1;
+        if place.damaged >= DAMAGED_MAX {
+            let device = &self.device.info().name;
+            tracing::warn!(device, segment, "a segment has many damaged records; it is dropped");
+            add(&self.shared.counters.damaged_segments, 1);
+            self.condemn(state, segment, None);
         }
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Segment {
     pub(super) incarnation: u64,
     /// Units at which dead records begin.
     pub(super) dead: Vec<u32>,
+    /// Records that were not as they had been written.
+    pub(super) damaged: u32,
     /// Bytes of records with headers, by dataset.
     pub(super) tenants: Vec<(u16, u64)>,
     /// Writes to it that are under way, and tasks that are taking it in: as long as there are any
@@ -49,6 +51,7 @@ impl Segment {
             status: Status::Free,
             incarnation: 0,
             dead: Vec::new(),
+            damaged: 0,
             tenants: Vec::new(),
             users: 0,
             leaving: false,

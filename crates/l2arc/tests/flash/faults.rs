@@ -66,6 +66,43 @@ fn damaged_reads_drop_the_record() {
 }
 
 #[test]
+fn a_device_that_lost_most_of_its_contents_is_soon_of_use_again() {
+    let (subject, _, memory) = subject(options());
+    let all = || (0..300).map(|part| key(1, part));
+    subject.fill(all());
+    assert_eq!(subject.present(all()), 300);
+    let before = subject.flash.statistics();
+    // All but the superblocks, the journal and the last quarter.
+    memory.change(|bytes| bytes[DEVICE_BYTES / 3..DEVICE_BYTES / 4 * 3].fill(0));
+    let left = subject.present(all());
+    subject.simulation.settle();
+    subject.flash.validate();
+    let statistics = subject.flash.statistics();
+    let segments = statistics.damaged_segments;
+    assert!(segments >= 5, "{segments} are given up");
+    // A segment with fewer records than that at its edge is not.
+    let asked = statistics.damaged;
+    assert!(asked <= 4 * (segments + 2), "{asked} records were asked for in vain");
+    assert!(asked + (left as u64) < 300, "the others of {segments} segments were not");
+    assert_eq!(misses(&subject.flash, Miss::Bypassed), 0);
+    assert_eq!(condition(&subject.flash), Condition::Works);
+    let ring = |statistics: &l2arc::Statistics| statistics.rings[0].clone();
+    assert!(ring(&statistics).segments.1 <= ring(&before).segments.1 - segments as u32);
+    assert!(ring(&statistics).stored_bytes < ring(&before).stored_bytes);
+    // What was dropped comes in again, and what was not damaged stays.
+    let gone: Vec<Key> = all().filter(|key| subject.read(key, 0).is_err()).collect();
+    assert_eq!(gone.len(), 300 - left);
+    subject.fill(gone);
+    assert_eq!(subject.present(all()), 300);
+    subject.flash.validate();
+    // What the journal says of it holds after a start.
+    subject.simulation.run(subject.flash.stop());
+    let again = Subject::new(2, options());
+    assert_eq!(again.add(memory, &opening(2)), Ok(Opened::Warm));
+    assert_eq!(again.present(all()), 300);
+}
+
+#[test]
 fn failing_writes_lose_their_records_only() {
     let (subject, faults, memory) = subject(options());
     subject.fill((0..30).map(|part| key(1, part)));
