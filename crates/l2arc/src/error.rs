@@ -61,7 +61,10 @@ impl AddError {
 /// The caller must see to it that the device's contents are never used again, in a place that
 /// lasts, before it changes the origin; see [`Flash::renounced`](crate::Flash::renounced).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{} cache devices take no tombstones; what they hold must not be used again", devices.len())]
+#[error(
+    "{} cache devices take no tombstones; what they hold must not be used again",
+    devices.len()
+)]
 pub struct NotDurable {
     /// The devices' ids.
     pub devices: Vec<[u8; 16]>,
