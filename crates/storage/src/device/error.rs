@@ -62,7 +62,8 @@ pub enum DeviceError {
     },
     /// Somebody else uses the device.
     #[error(
-        "{name} is in use, by another process or for something else here; stop that first, or name another"
+        "{name} is in use, by another process or for something else here; stop that first, or \
+         name another"
     )]
     InUse {
         /// The path.
