@@ -167,13 +167,19 @@ impl Desk {
             device.check_outside(DeviceRole::Log, &self.tops)?;
         }
         let length_before = device.length();
-        let (path, file) = open_file(device).or_else(|error| match error {
-            LogError::Contents { error: OpenError::TooSmall { .. }, .. } => {
-                miss("has become shorter")?;
-                Err(error)
-            }
-            error => Err(error),
-        })?;
+        // One in use that has become shorter is not made longer again: what it held would be
+        // missing unseen.
+        let keeps_length = marker.in_use.is_some() && !settings.discard && length_before.is_some();
+        let size_bytes = device.size_bytes.filter(|_| !keeps_length);
+        let (path, file) = open_file(&DevicePath { size_bytes, ..device.clone() }).or_else(
+            |error| match error {
+                LogError::Contents { error: OpenError::TooSmall { .. }, .. } => {
+                    miss("has become shorter")?;
+                    Err(error)
+                }
+                error => Err(error),
+            },
+        )?;
         let contents = |error| LogError::Contents { path: path.clone(), error };
         let recovery = match self.recover(file.clone()) {
             Ok(recovery) => recovery,
