@@ -36,10 +36,11 @@ fn a_full_log_holds_no_change_up() {
         let change = SetAttributes { modified, ..SetAttributes::default() };
         block_on(pool.set_attributes(id, None, change)).expect("the origin takes it");
     };
-    // The origin has its contents by then.
+    // A commit may begin by itself: with this one's contents it would stand still elsewhere.
     block_on(other.write(0, &pattern(4096, 1))).expect("memory takes it");
+    block_on(bench.pool.sync()).expect("the origin takes it");
     set_times(&bench.pool, other.object(), 0);
-    // A commit that stands still keeps the log from being released. It may begin by itself.
+    // A commit that stands still keeps the log from being released.
     bench.faults.hang(|call| matches!(call, Call::Write { .. }));
     block_on(slow.write(0, &pattern(4096, 1))).expect("memory takes it");
     bench.pool.close_early();
