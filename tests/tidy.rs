@@ -23,6 +23,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/fuse/src/device.rs",
     "crates/storage/src/device/uring.rs",
     "crates/storage/src/directory/caller.rs",
+    "crates/warmfront/src/heap.rs",
     "tests/src/mapping.rs",
 ];
 

@@ -19,12 +19,3 @@ pub(crate) fn give_memory_back() {
         tracing::warn!("the allocator does not take its setting; more memory may stay in use");
     }
 }
-
-/// Makes the allocator give back at once what it keeps for later.
-pub(crate) fn trim() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: as above; what is in use is not touched.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}

@@ -53,7 +53,7 @@ pub type Listing = Vec<DirectoryEntry>;
 impl Cached {
     /// Bytes of RAM that a record of contents takes, with a buffer of so many.
     pub(crate) fn data_bytes(buffer_bytes: usize) -> usize {
-        buffer_bytes + size_of::<Record>()
+        buffer_bytes + Record::HEADER_BYTES
     }
 
     /// Bytes of RAM that the value takes.

@@ -31,6 +31,7 @@ mod feeder;
 mod file;
 pub mod flash;
 mod flight;
+mod heap;
 mod intent;
 mod key;
 mod lookup;

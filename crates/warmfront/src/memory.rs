@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::answer::Cached;
 use crate::datasets;
 use crate::feeder::Feeder;
+use crate::heap;
 use crate::key::Key;
 use crate::share::{self, ShareError, Sharer};
 use crate::shares::{Reserves, ShareInForce, Shares};
@@ -28,6 +29,8 @@ const PASSING_READERS: u64 = 4;
 const KEPT_SHARE: u64 = 64;
 /// Bounds of that part, in bytes.
 const KEPT_BYTES: std::ops::RangeInclusive<u64> = 2 << 20..=32 << 20;
+/// By how much the ceiling has to fall for the general allocator to be asked for what it keeps.
+const TRIM_BYTES_MIN: u64 = 16 << 20;
 
 /// All that is cached. Its hashes follow from a seed.
 pub(crate) type Records = Cache<Key, Cached, SeedableRandomState>;
@@ -47,6 +50,8 @@ pub struct Memory {
     ceiling_bytes: AtomicU64,
     /// What the ceiling may become at most, if that is more.
     ceiling_bytes_max: AtomicU64,
+    /// The highest ceiling since the general allocator was last asked for what it keeps.
+    trimmed_at_bytes: AtomicU64,
     /// Charges that are not the cache's.
     charged_bytes: AtomicU64,
     /// Serialises changes of the cache's capacity; holds the charges that it is based on.
@@ -92,6 +97,7 @@ impl Memory {
             arena: Arena::new(kept_bytes_max(ceiling_bytes) as usize),
             ceiling_bytes: AtomicU64::new(ceiling_bytes),
             ceiling_bytes_max: AtomicU64::new(0),
+            trimmed_at_bytes: AtomicU64::new(ceiling_bytes),
             charged_bytes: AtomicU64::new(0),
             resized_at_bytes: Mutex::new(0),
             shares: Mutex::default(),
@@ -128,6 +134,11 @@ impl Memory {
         shares.put_in_force(&self.cache, ceiling_bytes, capacity_bytes);
         drop((shares, resized_at, held));
         self.arena.set_kept_bytes_max(kept_bytes_max(ceiling_bytes) as usize);
+        let highest = self.trimmed_at_bytes.fetch_max(ceiling_bytes, Ordering::Relaxed);
+        if highest.saturating_sub(ceiling_bytes) >= TRIM_BYTES_MIN {
+            heap::trim();
+            self.trimmed_at_bytes.store(ceiling_bytes, Ordering::Relaxed);
+        }
     }
 
     /// Says how far the ceiling will grow again at most after it had to shrink. Reserves may be

@@ -9,13 +9,16 @@ use arc::{Arena, Buffer, OutOfMemory, PAGE_BYTES};
 #[derive(Debug)]
 pub struct Record {
     buffer: Buffer,
-    length: usize,
+    length: u32,
     /// When it was taken from the origin or last changed: a moment of
     /// [`Unsynced`](crate::unsynced::Unsynced).
     taken: u64,
     /// It came before anybody asked for it.
     ahead: bool,
 }
+
+// With these counts it fills a line of the processor's cache.
+const _: () = assert!(Record::HEADER_BYTES == 64);
 
 impl Record {
     /// A buffer for `capacity` bytes, rounded up to whole pages, with no contents yet.
@@ -39,13 +42,13 @@ impl Record {
     /// Says how many bytes of the buffer hold contents.
     pub(crate) fn set_length(&mut self, length: usize) {
         assert!(length <= self.buffer.len(), "a record holds at most its buffer");
-        self.length = length;
+        self.length = u32::try_from(length).expect("less than 4 GiB");
     }
 
     /// Puts `data`, written at the moment `taken`, in as the whole contents.
     pub(crate) fn fill(&mut self, data: &[u8], taken: u64) {
         self.buffer[..data.len()].copy_from_slice(data);
-        self.length = data.len();
+        self.set_length(data.len());
         self.taken = taken;
     }
 
@@ -71,7 +74,7 @@ impl Record {
 
     /// The contents.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buffer[..self.length]
+        &self.buffer[..self.length as usize]
     }
 
     /// Puts `data`, written at the moment `taken`, at `offset`, if the buffer reaches that far; a
@@ -81,11 +84,12 @@ impl Record {
         if end > self.buffer.len() {
             return false;
         }
-        if offset > self.length {
-            self.buffer[self.length..offset].fill(0);
+        let length = self.bytes().len();
+        if offset > length {
+            self.buffer[length..offset].fill(0);
         }
         self.buffer[offset..end].copy_from_slice(data);
-        self.length = self.length.max(end);
+        self.set_length(length.max(end));
         self.taken = taken;
         true
     }
@@ -101,16 +105,20 @@ impl Record {
         taken: u64,
         bytes_max: usize,
     ) -> Result<Record, OutOfMemory> {
-        let needed = self.length.max(offset + data.len());
+        let needed = self.bytes().len().max(offset + data.len());
         let grows = needed > self.buffer.len();
         let capacity = if grows { (2 * needed).min(bytes_max.max(needed)) } else { needed };
         let mut record = Record::with_capacity(arena, capacity)?;
-        record.buffer[..self.length].copy_from_slice(self.bytes());
+        record.buffer[..self.bytes().len()].copy_from_slice(self.bytes());
         record.length = self.length;
         record.ahead = self.ahead;
         assert!(record.patch(offset, data, taken), "the buffer is long enough");
         Ok(record)
     }
+
+    /// Bytes of RAM that a record takes besides its buffer: its counts of users, and what the
+    /// allocator adds.
+    pub(crate) const HEADER_BYTES: usize = size_of::<Record>() + 3 * size_of::<usize>();
 
     /// Bytes of RAM that the buffer takes.
     pub(crate) fn charged_bytes(&self) -> usize {

@@ -1,8 +1,8 @@
-use std::collections::{BTreeSet, VecDeque};
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::buffers::buffer::Buffer;
+use crate::buffers::buffer::{Buffer, Source};
 use crate::buffers::chunk::{CHUNK_BYTES, Chunk, PAGE_BYTES};
 use crate::buffers::pages::PAGES;
 use crate::buffers::region::{OutOfMemory, Region};
@@ -59,6 +59,8 @@ struct State {
     by_run: BTreeSet<(usize, u32)>,
     /// Chunks that may have free pages which are resident, the longest ago given to first.
     to_purge: VecDeque<u32>,
+    /// Buffers too long for a chunk, by their addresses.
+    own: BTreeMap<usize, Region>,
     used_bytes: usize,
     kept_bytes: usize,
 }
@@ -118,22 +120,24 @@ impl Arena {
         if pages > PAGES {
             let bytes = pages * PAGE_BYTES;
             let region = Region::new(bytes)?;
-            self.state.lock().used_bytes += bytes;
-            return Ok(Buffer::of_its_own(self.clone(), region, bytes));
+            let start = region.at(0);
+            let mut state = self.state.lock();
+            state.used_bytes += bytes;
+            state.own.insert(start.addr().get(), region);
+            return Ok(Buffer::new(self.clone(), Source::OWN, start, pages));
         }
         let mut state = self.state.lock();
         let number = match state.by_run.range((pages, 0)..).next() {
             Some((_, number)) => *number,
             None => state.map()?,
         };
-        let (run, start) = state.change(number, |chunk| {
+        let start = state.change(number, |chunk| {
             let run = chunk.take(pages).expect("the run is as long as was noted");
-            let start = chunk.page(run.start);
-            (run, start)
+            chunk.page(run.start)
         });
         state.purge(self.kept_bytes_now(), PURGE_CHUNKS_MAX);
         drop(state);
-        Ok(Buffer::in_chunk(self.clone(), number, run, start))
+        Ok(Buffer::new(self.clone(), Source::chunk(number), start, pages))
     }
 
     /// Sums.
@@ -146,19 +150,21 @@ impl Arena {
         }
     }
 
-    /// A run of pages comes back.
-    pub(crate) fn give(&self, number: u32, run: Range<usize>) {
+    /// The pages of a buffer come back.
+    pub(crate) fn give(&self, source: Source, start: NonNull<u8>, pages: usize) {
         let mut state = self.state.lock();
-        state.change(number, |chunk| chunk.give(run));
+        let Some(number) = source.number() else {
+            let region = state.own.remove(&start.addr().get());
+            state.used_bytes -= pages * PAGE_BYTES;
+            drop(state);
+            // It is unmapped while nobody waits.
+            return drop(region.expect("a buffer in no chunk has a region"));
+        };
+        state.change(number, |chunk| chunk.give(start, pages));
         if !std::mem::replace(&mut state.slot(number).queued, true) {
             state.to_purge.push_back(number);
         }
         state.purge(self.kept_bytes_now(), PURGE_CHUNKS_MAX);
-    }
-
-    /// A buffer too long for a chunk is about to be unmapped.
-    pub(crate) fn region_ends(&self, bytes: usize) {
-        self.state.lock().used_bytes -= bytes;
     }
 
     /// Recounts everything.
@@ -185,8 +191,8 @@ impl Arena {
         if listed != state.by_run.len() {
             return Err(format!("{} chunks listed by run, {listed} exist", state.by_run.len()));
         }
-        // Buffers too long for a chunk are in one sum only.
-        if used > state.used_bytes || kept != state.kept_bytes {
+        used += state.own.values().map(Region::bytes).sum::<usize>();
+        if used != state.used_bytes || kept != state.kept_bytes {
             return Err(format!("{used} used, {kept} kept, noted {state:?}"));
         }
         if kept > self.kept_bytes_max() {

@@ -1,4 +1,5 @@
 use std::ops::Range;
+use std::ptr::NonNull;
 
 use crate::buffers::pages::{PAGES, Pages};
 use crate::buffers::region::{OutOfMemory, Region};
@@ -53,7 +54,7 @@ impl Chunk {
     }
 
     /// Address of a page.
-    pub fn page(&self, page: usize) -> std::ptr::NonNull<u8> {
+    pub fn page(&self, page: usize) -> NonNull<u8> {
         self.region.at(page * PAGE_BYTES)
     }
 
@@ -86,8 +87,10 @@ impl Chunk {
         Some(taken)
     }
 
-    /// Takes a run back.
-    pub fn give(&mut self, run: Range<usize>) {
+    /// Takes the pages from an address on back.
+    pub fn give(&mut self, start: NonNull<u8>, pages: usize) {
+        let first = (start.addr().get() - self.page(0).addr().get()) / PAGE_BYTES;
+        let run = first..first + pages;
         let set = Pages::of(run.clone());
         assert!(set.without(self.used).is_empty(), "pages come back that were not in use");
         self.used = self.used.without(set);

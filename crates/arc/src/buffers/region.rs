@@ -32,6 +32,11 @@ unsafe impl Sync for Region {}
 const ALIGNMENT_MAX: usize = 2 << 20;
 
 impl Region {
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The address `offset` bytes behind the start.
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.bytes, "an address outside of its region");

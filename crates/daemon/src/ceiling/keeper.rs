@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use warmfront::{HumanSize, Memory, Reserves};
 
-use crate::allocator;
 use crate::ceiling::governor::{Change, Governor, buffer_bytes};
 use crate::ceiling::pressure::{Pressure, Woken, bell, ring};
 use crate::ceiling::reading::Reading;
@@ -27,9 +26,6 @@ const GIVEN_BACK_INTERVAL: Duration = Duration::from_millis(2);
 /// Least time between two looks, however often the kernel tells of pressure.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Between two times that the general allocator is made to give back what it keeps.
-const TRIM_INTERVAL: Duration = Duration::from_secs(1);
-
 /// Keeps the ceiling of a [`Memory`] where it should be.
 #[derive(Debug)]
 pub(crate) struct Keeper {
@@ -46,7 +42,6 @@ struct State {
     setting: Setting,
     governor: Governor,
     last_change: Option<(Instant, Change)>,
-    trimmed: Option<Instant>,
     shrinks: u64,
     grows: u64,
     pressure_sources: Vec<String>,
@@ -64,7 +59,6 @@ impl Keeper {
         let state = State {
             setting,
             last_change: None,
-            trimmed: None,
             shrinks: 0,
             grows: 0,
             pressure_sources: Vec::new(),
@@ -120,7 +114,6 @@ impl Keeper {
         let change = state.governor.set_bounds(bounds, &reading);
         self.memory.set_ceiling_bytes_max(bounds.most_bytes);
         state.setting = setting;
-        state.trimmed = None;
         let (before_bytes, bytes) = (change.from_bytes, change.to_bytes);
         self.carry_out(&mut state, change);
         drop(state);
@@ -229,10 +222,6 @@ impl Keeper {
         self.memory.set_ceiling_bytes(*to_bytes);
         if to_bytes < from_bytes {
             state.shrinks += 1;
-            if state.trimmed.is_none_or(|at| at.elapsed() >= TRIM_INTERVAL) {
-                allocator::trim();
-                state.trimmed = Some(Instant::now());
-            }
         } else if to_bytes > from_bytes {
             state.grows += 1;
         }
