@@ -69,7 +69,7 @@ impl Streams {
         distance_max: u64,
         now: Duration,
     ) -> Advice {
-        let Some(index) = self.streams.iter().position(|stream| stream.owns(&range)) else {
+        let Some(index) = self.owner(&range) else {
             self.begin(range, now);
             return Advice::default();
         };
@@ -83,7 +83,22 @@ impl Streams {
         stream.hits += 1;
         let behind = (stream.released < before).then_some(stream.released..before);
         stream.released = before;
-        Advice { prefetch: stream.extend(range.end - range.start, distance_max), behind }
+        let prefetch = stream.extend(range.end - range.start, distance_max);
+        let next = stream.next;
+        // One that came here before has nothing left to do that this one does not.
+        let twin = |(at, other): (usize, &Stream)| at != index && other.next == next;
+        if let Some(at) = self.streams.iter().enumerate().position(twin) {
+            self.streams.swap_remove(at);
+        }
+        Advice { prefetch, behind }
+    }
+
+    /// The stream that an access belongs to. The nearest: else one that has come to the end of the
+    /// file would take the last reads of each that comes after it.
+    fn owner(&self, range: &Range<u64>) -> Option<usize> {
+        let owners = self.streams.iter().enumerate().filter(|(_, stream)| stream.owns(range));
+        let nearest = owners.min_by_key(|(_, stream)| stream.next.abs_diff(range.start));
+        nearest.map(|(index, _)| index)
     }
 
     /// Notes that what a stream left behind was let go.
@@ -303,6 +318,21 @@ mod tests {
         }
         assert_eq!(streams.streams.len(), 2);
         assert_eq!(streams.hits(), 18);
+    }
+
+    #[test]
+    fn each_pass_over_a_file_is_prefetched_to_its_end() {
+        let (mut streams, bytes) = (Streams::default(), 64 << 20);
+        for pass in 0..20 {
+            let mut prefetched = 0;
+            for offset in (0..bytes).step_by(128 << 10) {
+                if let Some(range) = read(&mut streams, offset, 128 * K, false).prefetch {
+                    prefetched = range.end;
+                }
+            }
+            assert!(prefetched >= bytes, "pass {pass}: no more than {prefetched} of {bytes} bytes");
+            assert_eq!(streams.streams.len(), 1, "after pass {pass}");
+        }
     }
 
     #[test]
