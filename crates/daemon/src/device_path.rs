@@ -1,6 +1,6 @@
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,8 @@ use warmfront::{ExactSize, SizeError, parse_size};
 
 use crate::wire_path;
 
-/// What is wiped of a device that is removed: its superblocks are among it. Bytes.
+/// What is wiped at the start and at the end of a device that is removed: its superblocks, and what
+/// else is looked at before a device is taken for a blank one. Bytes.
 const WIPE_BYTES: usize = 128 << 10;
 
 /// A cache or log device as people name it: `PATH`, or `PATH:SIZE` for a file that is made.
@@ -132,10 +133,12 @@ impl DevicePath {
         is_same(&self.path, path)
     }
 
-    /// Overwrites its start, so that nobody takes it for one that is in use.
+    /// Overwrites its start and its end, so that nobody takes it for one that is in use.
     pub(crate) fn wipe(&self) -> io::Result<()> {
-        let file = File::options().write(true).open(&self.path)?;
+        let mut file = File::options().write(true).open(&self.path)?;
+        let end = file.seek(SeekFrom::End(0))?.saturating_sub(WIPE_BYTES as u64);
         file.write_all_at(&[0; WIPE_BYTES], 0)?;
+        file.write_all_at(&[0; WIPE_BYTES], end)?;
         file.sync_all()
     }
 }
@@ -198,5 +201,17 @@ mod tests {
             let refused = DevicePath::parse(text, role).expect_err("refused").to_string();
             assert!(refused.contains(words), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_wiped_device_is_blank_at_both_ends() {
+        let base = tempfile::tempdir().expect("a directory");
+        let path = base.path().join("log");
+        std::fs::write(&path, vec![7; 3 * WIPE_BYTES]).expect("written");
+        DevicePath { path: path.clone(), size_bytes: None }.wipe().expect("wiped");
+        let bytes = std::fs::read(&path).expect("it is there");
+        assert_eq!(bytes.len(), 3 * WIPE_BYTES, "it is as long as before");
+        let ends = [&bytes[..WIPE_BYTES], &bytes[2 * WIPE_BYTES..]].concat();
+        assert!(ends.iter().all(|byte| *byte == 0));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::stream::{TryStreamExt, iter};
 use parking_lot::Mutex;
-use storage::{AlignedBuffer, Clock, Device, DeviceError, foreign_contents};
+use storage::{AlignedBuffer, Clock, Device, DeviceError, foreign_contents, foreign_end};
 
 use crate::chain::{Chain, Departure, Goal, Standing, Task, Wait};
 use crate::error::{AppendError, Failed, OpenError};
@@ -84,7 +84,9 @@ impl Log {
         if !opening.force {
             let bytes = device.read(0, AlignedBuffer::zeroed(RING_OFFSET as usize)).await?;
             labels::is_free(&bytes)?;
-            if let Some(found) = foreign_contents(&bytes) {
+            let end = layout.size_bytes - RING_OFFSET;
+            let last = device.read(end, AlignedBuffer::zeroed(RING_OFFSET as usize)).await?;
+            if let Some(found) = foreign_contents(&bytes).or_else(|| foreign_end(&last)) {
                 return Err(OpenError::Foreign { found });
             }
         }

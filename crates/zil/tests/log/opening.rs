@@ -62,11 +62,14 @@ fn what_is_no_log_is_not_opened() {
 fn only_blank_devices_are_made_logs() {
     let simulation = Simulation::new(1);
     let force = Opening { force: true, ..opening(5) };
+    let end = memory().image().len();
     for (at, bytes, found) in [
         (0x438, &[0x53, 0xef][..], "an ext2, ext3 or ext4 file system"),
         (0, b"WARMFLSH", "a cache of a Warmfront pool"),
         (510, &[0x55, 0xaa], "a boot sector or partition table"),
         (70_000, b"x", "data of another program"),
+        (end - 512, b"EFI PART", "the backup of a partition table"),
+        (end - 65_536, &[0xfc, 0x4e, 0x2b, 0xa9], "a member of an md array"),
     ] {
         let memory = memory();
         memory.change(|image| image[at..at + bytes.len()].copy_from_slice(bytes));
