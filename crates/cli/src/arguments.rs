@@ -251,7 +251,7 @@ pub(crate) struct MountArguments {
     #[arg(long)]
     pub(crate) cold: bool,
     /// Drive writes a day that cache devices are meant for, or none for no limit [default: 1]
-    #[arg(long, value_name = "NUMBER|none")]
+    #[arg(long, value_name = "NUMBER|none", allow_negative_numbers = true)]
     pub(crate) dwpd: Option<String>,
     /// Encrypt cache devices: a file with 32 random bytes, or each-start for a key that nobody
     /// keeps, so that they start empty each time
@@ -327,8 +327,11 @@ pub(crate) enum PoolCommand {
         /// The device
         path: PathBuf,
     },
-    /// Remove a pool's settings; files are not touched
+    /// Remove a pool's settings and what is noted of it; files and devices are not touched
     Destroy {
+        /// Also if its log may hold writes that are not at the origin: these are given up
+        #[arg(short = 'f', long)]
+        force: bool,
         /// Which
         name: String,
     },

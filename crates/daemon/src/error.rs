@@ -167,6 +167,14 @@ pub enum ControlError {
     /// A dataset or property is wrong.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+    /// What belongs to a pool stays though it is removed.
+    #[error("cannot remove {}: {error}", path.display())]
+    Remove {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// The system refuses something that should work.
     #[error("cannot read {}: {error}", path.display())]
     System {

@@ -64,8 +64,8 @@ pub use mountinfo::{MountEntry, mount_of, mounted_at, mounts};
 pub use paths::{POOL_NAME_BYTES_MAX, Paths, PathsError};
 pub use pool_file::{NewPool, PoolFile, PoolFileError, Settings};
 pub use pools::{
-    PoolRow, Pools, add_cache, add_log, create_pool, destroy_pool, list_pools, remove_cache,
-    remove_log,
+    Destroyed, PoolRow, Pools, add_cache, add_log, create_pool, destroy_pool, list_pools,
+    remove_cache, remove_log,
 };
 pub use request::{MountError, MountRequest, MountSource, Mounted};
 pub use risks::risk;

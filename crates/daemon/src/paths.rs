@@ -202,6 +202,17 @@ fn make(path: &Path) -> Result<(), PathsError> {
         .map_err(|error| PathsError::Make { path: path.to_owned(), error })
 }
 
+/// Removes a file, if it is there.
+///
+/// # Errors
+/// When it stays.
+pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file so that after a crash it holds either what it held before or all of `contents`.
 ///
 /// # Errors

@@ -7,10 +7,11 @@ use crate::descriptor;
 use crate::device_open::{DeviceOpenError, tops};
 use crate::device_path::{DevicePath, DeviceRole};
 use crate::error::ControlError;
-use crate::logs::{LogError, LogTarget, MountProgress};
-use crate::paths::Paths;
+use crate::logs::{self, LogError, LogTarget, MountProgress};
+use crate::paths::{Paths, remove_file};
 use crate::pool_file::{NewPool, PoolFile, PoolFileError, Settings};
 use crate::protocol::{Changed, Descriptor};
+use crate::warmth::SnapshotFiles;
 
 /// A pool, as `pool list` shows it.
 #[derive(Debug, Clone)]
@@ -99,23 +100,51 @@ pub fn create_pool(paths: &Paths, pool: &NewPool) -> Result<PathBuf, ControlErro
     Ok(PoolFile::create(paths, &NewPool { origin, mountpoint, caches, log, ..pool })?.path)
 }
 
-/// Removes a pool's settings file. The origin is not touched.
+/// The devices that a pool had, which are as they were.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Destroyed {
+    /// Cache devices.
+    pub caches: Vec<PathBuf>,
+    /// The log device.
+    pub log: Option<PathBuf>,
+}
+
+/// Removes a pool: its settings, and what was noted of it. Origin and devices are not touched,
+/// unless `force` gives up what its log holds.
 ///
 /// # Errors
-/// When there is no such pool or it is mounted.
-pub fn destroy_pool(paths: &Paths, name: &str) -> Result<(), ControlError> {
+/// When there is no such pool, it is mounted, or its log may hold what the origin does not.
+pub fn destroy_pool(paths: &Paths, name: &str, force: bool) -> Result<Destroyed, ControlError> {
     if let Some(found) = mounted(paths, name) {
         return Err(ControlError::Mounted { pool: found.pool, mountpoint: found.mountpoint });
     }
     let path = paths.settings(name);
-    match path.exists() {
-        // A file with a mistake in it can be removed as well.
-        true => std::fs::remove_file(&path).map_err(|error| ControlError::System { path, error }),
-        false => Err(PoolFile::load(paths, name).err().map_or_else(
+    let loaded = PoolFile::load(paths, name);
+    if !path.exists() {
+        return Err(loaded.err().map_or_else(
             || ControlError::Unknown { text: name.to_string() },
             ControlError::Settings,
-        )),
+        ));
     }
+    logs::forget(paths, name, force)?;
+    let caches = paths.caches(name);
+    let remove = |path: &Path| {
+        remove_file(path).map_err(|error| ControlError::Remove { path: path.to_owned(), error })
+    };
+    SnapshotFiles::new(&caches)
+        .remove()
+        .map_err(|error| ControlError::Remove { path: caches.clone(), error })?;
+    // The settings come last: until then the same command can be given again. A file with a
+    // mistake in it can be removed as well.
+    for path in [&caches, &paths.log(name), &path] {
+        remove(path)?;
+    }
+    let Ok(PoolFile { settings, .. }) = loaded else { return Ok(Destroyed::default()) };
+    let there = |device: DevicePath| Some(device.path).filter(|path| path.exists());
+    Ok(Destroyed {
+        caches: settings.caches.into_iter().filter_map(there).collect(),
+        log: settings.log.and_then(there),
+    })
 }
 
 /// Gives a pool a cache device: at once if it is mounted, and for good if it has a settings file.

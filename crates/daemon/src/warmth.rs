@@ -31,6 +31,14 @@ impl SnapshotFiles {
         SnapshotFiles { stopped, running: path.with_extension("running.snapshot") }
     }
 
+    /// Removes them.
+    pub fn remove(&self) -> io::Result<()> {
+        for path in [&self.stopped, &self.running] {
+            crate::paths::remove_file(path)?;
+        }
+        Ok(())
+    }
+
     /// What was written down last, and whether the pool was stopped then. From here on the pool
     /// runs.
     fn take(&self) -> io::Result<Option<(Vec<u8>, bool)>> {

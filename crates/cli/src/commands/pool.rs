@@ -2,7 +2,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use daemon::protocol::Changed;
-use daemon::{NewPool, Paths, PoolFileError, PoolRow, Target, mounted_at, mounts};
+use daemon::{Destroyed, NewPool, Paths, PoolFileError, PoolRow, Target, mounted_at, mounts};
 use serde::Serialize;
 
 use crate::arguments::{DeviceRole, PoolCommand};
@@ -99,12 +99,30 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
             let lasts = lasts(&changed);
             print(&format!("{path} is no cache device of pool {pool} any more\n{lasts}"));
         }
-        PoolCommand::Destroy { name } => {
-            daemon::destroy_pool(paths, &name)?;
+        PoolCommand::Destroy { force, name } => {
+            let destroyed = daemon::destroy_pool(paths, &name, force)?;
             print(&format!("pool {name} is removed; its files are where they were\n"));
+            print(&left(&destroyed));
         }
     }
     Ok(())
+}
+
+/// The devices that a pool leaves behind, with what to do with them, a line each.
+fn left(destroyed: &Destroyed) -> String {
+    let caches = destroyed.caches.iter().map(|path| ("cache", path));
+    let all = caches.chain(destroyed.log.iter().map(|path| ("log", path)));
+    let line = |(role, path): (&str, &PathBuf)| {
+        let path_shown = path.display();
+        match path.is_file() {
+            true => format!("its {role} file stays; `rm {path_shown}` removes it\n"),
+            false => format!(
+                "its {role} device {path_shown} stays as it is; `--force-{role}` lets another \
+                 pool have it\n"
+            ),
+        }
+    };
+    all.map(line).collect()
 }
 
 /// How long a change of the cache devices lasts, as a line if that has to be said.
