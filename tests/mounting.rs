@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use serde_json::Value;
 use warmfront_tests::{
     Background, Compare, Mount, Program, Requirement, Warmfront, copy_tree, counter, difference,
     fill, is_mounted, origin_calls, require, source_tree, test_directory, wait_until,
@@ -338,6 +339,40 @@ fn arcstat_counts() {
     repeated = repeated.args(["1", "3"]);
     let told = repeated.run().success();
     assert!(told.lines().filter(|line| !line.contains("ddh%")).count() >= 3, "{told}");
+    mount.unmount();
+}
+
+#[test]
+fn iostat_counts_what_goes_through_the_mount_and_below_it() {
+    require!(Requirement::Fuse);
+    let base = test_directory();
+    let log = format!("--log={}:32M", base.path().join("log").display());
+    let builder = Mount::builder().base(base).property("pagecache", "off").argument(&log);
+    let mut mount = builder.start();
+    fill(&mount.origin().join("file"), 1, 1 << 20);
+    fs::read(mount.join("file")).unwrap();
+    let file = fs::File::create(mount.join("new")).unwrap();
+    for block in 0..3 {
+        file.write_all_at(&[1; 4096], block * 4096).unwrap();
+        file.sync_all().unwrap();
+    }
+    let iostat = |words: &[&str]| {
+        mount.warmfront().program(["iostat"]).arg(mount.path()).args(words).run().success()
+    };
+    let now: Value = serde_json::from_str(&iostat(&["--json"])).unwrap();
+    for column in ["rd", "rbytes", "wr", "wbytes", "oread", "orbytes", "zwrite", "zwbytes"] {
+        assert!(now[column].as_f64().unwrap() > 0.0, "{column} in {now}");
+    }
+    assert!(now["commit"].as_f64().unwrap() > 0.0 && now["batch"].as_f64().unwrap() >= 1.0);
+    assert!(now["cp50"].as_f64() <= now["cp99"].as_f64(), "{now}");
+    assert!(now["txg"].as_f64().unwrap() >= 1.0, "{now}");
+    assert!(["open", "quiescing", "syncing"].contains(&now["state"].as_str().unwrap()), "{now}");
+    let told = iostat(&["0.2", "3"]);
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 4, "{told}");
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()), "aligned: {told}");
+    assert!(lines[0].contains("cp99") && !lines[0].contains("l2hits"), "no flash: {told}");
+    drop(file);
     mount.unmount();
 }
 

@@ -117,6 +117,8 @@ pub(crate) enum Command {
     Record(RecordArguments),
     /// Hits and misses of a pool or of one dataset, second by second
     Arcstat(ArcstatArguments),
+    /// What is asked of a pool, and what it asks of origin, flash and log, second by second
+    Iostat(IntervalArguments),
     /// The last transaction groups, in which writes come to the origin
     Txgs {
         #[command(flatten)]
@@ -303,7 +305,7 @@ pub(crate) enum PoolCommand {
         /// Which pool; all that are mounted if absent
         pool: Option<OsString>,
     },
-    /// What a pool asks of its origin and its log device, second by second
+    /// As `warmfront iostat`
     Iostat(IntervalArguments),
     /// Give a pool a cache or log device, mounted or not
     Add {

@@ -53,6 +53,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Record(arguments) => record::record(paths, &arguments)?,
         Command::Arcstat(arguments) => arcstat::arcstat(paths, &arguments)?,
         Command::Txgs { form, target } => txgs::txgs(paths, form, target.as_deref())?,
+        Command::Iostat(arguments) => arcstat::iostat(paths, &arguments)?,
         Command::Zil(arguments) => arcstat::zil(paths, &arguments)?,
         Command::Curve { form, recursive, svg, target } => {
             curve::curve(paths, form, recursive, svg.as_deref(), target.as_deref())?;

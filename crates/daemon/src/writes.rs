@@ -67,7 +67,7 @@ fn log_status(log: &warmfront::zil::Statistics) -> IntentLogStatus {
             p999_us: log.latency_us.p999,
             max_us: log.latency_us.max,
         },
-        batch_mean: log.records as f64 / log.blocks.max(1) as f64,
+        batch_mean: log.records_written as f64 / log.blocks.max(1) as f64,
         batch_max: log.batch.max,
         ring_bytes: log.ring_bytes,
         used_bytes: log.ring_bytes.saturating_sub(log.free_bytes),

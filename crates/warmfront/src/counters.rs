@@ -41,8 +41,12 @@ counters! {
     PrefetchMetadataMisses = "prefetch_metadata_misses",
     /// Records fetched by priming.
     PrimedRecords = "primed_records",
+    /// Reads of contents that were answered.
+    ReadCalls = "read_calls",
     /// Bytes of contents returned to readers.
     ReadBytes = "read_bytes",
+    /// Writes of contents that were taken.
+    WriteCalls = "write_calls",
     /// Bytes of contents taken from writers.
     WrittenBytes = "written_bytes",
     /// Records not kept because of primarycache.

@@ -70,6 +70,7 @@ impl OpenFile {
         self.pool.asked(self.object.id, range.start, pieces.len() as u64, false);
         let records = layout.records(range.clone());
         tenant.counters.add(Counter::DemandDataHits, records.end - records.start);
+        tenant.counters.add(Counter::ReadCalls, 1);
         tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
         if promotes {
             self.sample(tenant, &layout, records);
@@ -100,6 +101,7 @@ impl OpenFile {
         let (pieces, waited) = self.gather(&tenant, &layout, range.clone()).await?;
         drop(guard);
         self.pool.asked(self.object.id, range.start, pieces.len() as u64, false);
+        tenant.counters.add(Counter::ReadCalls, 1);
         tenant.counters.add(Counter::ReadBytes, pieces.len() as u64);
         self.accessed(&tenant, &properties, &layout, range, waited, now);
         Ok(pieces)

@@ -145,6 +145,7 @@ fn log_counters(log: &zil::Statistics) -> BTreeMap<String, u64> {
         ("zil_commits_idle", log.commits_idle),
         ("zil_failures", log.failures),
         ("zil_records", log.records),
+        ("zil_records_written", log.records_written),
         ("zil_data_bytes", log.data_bytes),
         ("zil_blocks", log.blocks),
         ("zil_block_bytes", log.block_bytes),

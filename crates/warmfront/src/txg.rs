@@ -56,10 +56,24 @@ pub struct Txg {
     pub writing: Duration,
     /// How long the origin took to make them last.
     pub flushing: Duration,
+    /// When it was closed, by the pool's clock.
+    pub closed: Option<Duration>,
     /// When it ended, by the pool's clock.
     pub ended: Option<Duration>,
     /// Why it failed, or which error the origin has refused changes with.
     pub error: Option<String>,
+}
+
+impl Txg {
+    /// One that is on its way, with the times that have passed so far.
+    fn so_far(mut self, now: Duration) -> Txg {
+        let passed = self.closed.map_or(Duration::ZERO, |closed| now.saturating_sub(closed));
+        match self.writing {
+            Duration::ZERO => self.writing = passed,
+            writing => self.flushing = passed.saturating_sub(writing),
+        }
+        self
+    }
 }
 
 /// Where a transaction group stands.
@@ -81,6 +95,16 @@ pub enum TxgState {
 }
 
 impl TxgState {
+    /// All of them.
+    pub const ALL: [TxgState; 6] = [
+        TxgState::Open,
+        TxgState::Quiescing,
+        TxgState::Syncing,
+        TxgState::Committed,
+        TxgState::Refused,
+        TxgState::Failed,
+    ];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -161,6 +185,7 @@ impl Txgs {
             open: since.map_or(Duration::ZERO, |since| now.saturating_sub(since)),
             writing: Duration::ZERO,
             flushing: Duration::ZERO,
+            closed: Some(now),
             ended: None,
             error: None,
         });
@@ -211,10 +236,41 @@ impl Txgs {
             open: self.dirty_since().map_or(Duration::ZERO, |since| now.saturating_sub(since)),
             writing: Duration::ZERO,
             flushing: Duration::ZERO,
+            closed: None,
             ended: None,
             error: None,
         };
         let history = self.history.lock();
-        history.ended.iter().chain(&history.current).cloned().chain([open]).collect()
+        let current = history.current.clone().map(|txg| txg.so_far(now));
+        history.ended.iter().cloned().chain(current).chain([open]).collect()
+    }
+
+    /// Where the group nearest to the origin stands, and how long the open one has had changes.
+    pub(crate) fn standing(&self, now: Duration) -> (TxgState, Duration) {
+        let current = self.history.lock().current.as_ref().map(|txg| txg.state);
+        let age = self.dirty_since().map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        (current.unwrap_or(TxgState::Open), age)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_on_its_way_tells_how_long_that_has_taken() {
+        let txgs = Txgs::default();
+        let second = Duration::from_secs;
+        txgs.took(7, second(1));
+        assert_eq!(txgs.standing(second(3)), (TxgState::Open, second(2)));
+        txgs.close(second(4), || ());
+        assert_eq!(txgs.standing(second(5)), (TxgState::Syncing, Duration::ZERO));
+        let times = |now| {
+            let syncing = &txgs.history(now, 0)[0];
+            (syncing.writing, syncing.flushing)
+        };
+        assert_eq!(times(second(6)), (second(2), Duration::ZERO), "it is being written");
+        txgs.note(|txg| txg.writing = second(3));
+        assert_eq!(times(second(9)), (second(3), second(2)), "it is being flushed");
     }
 }

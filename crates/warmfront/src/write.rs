@@ -72,9 +72,16 @@ impl OpenFile {
             }
         };
         self.pool.asked(self.object.id, offset, taken as u64, true);
-        self.tenant().counters.add(Counter::WrittenBytes, taken as u64);
+        self.wrote(taken);
         self.made_to_last(&properties).await?;
         Ok(taken)
+    }
+
+    /// Counts a write.
+    fn wrote(&self, bytes: usize) {
+        let tenant = self.tenant();
+        tenant.counters.add(Counter::WriteCalls, 1);
+        tenant.counters.add(Counter::WrittenBytes, bytes as u64);
     }
 
     /// Takes a write into RAM, under a hold of the range. Returns how many bytes were taken.
@@ -228,7 +235,7 @@ impl OpenFile {
                 (self.append_through(patience, data).await?, data.len())
             }
         };
-        self.tenant().counters.add(Counter::WrittenBytes, taken as u64);
+        self.wrote(taken);
         self.made_to_last(&properties).await?;
         Ok(offset..offset + taken as u64)
     }

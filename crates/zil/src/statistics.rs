@@ -27,6 +27,8 @@ pub struct Statistics {
     pub records: u64,
     /// Bytes of file contents in them.
     pub data_bytes: u64,
+    /// Of the records, those that are in blocks: the others wait for the next commit.
+    pub records_written: u64,
     /// Blocks written, each made to last.
     pub blocks: u64,
     /// Bytes of these blocks.
@@ -99,6 +101,7 @@ pub(crate) struct Counters {
     pub(crate) failures: u64,
     pub(crate) records: u64,
     pub(crate) data_bytes: u64,
+    pub(crate) records_written: u64,
     pub(crate) blocks: u64,
     pub(crate) block_bytes: u64,
     pub(crate) flushes: u64,
@@ -121,6 +124,7 @@ impl Counters {
             failures: 0,
             records: 0,
             data_bytes: 0,
+            records_written: 0,
             blocks: 0,
             block_bytes: 0,
             flushes: 0,
@@ -139,6 +143,7 @@ impl Counters {
     }
 
     pub(crate) fn departed(&mut self, records: u32, bytes: usize) {
+        self.records_written += u64::from(records);
         self.blocks += 1;
         self.block_bytes += bytes as u64;
         self.batch.saturating_record(u64::from(records));
@@ -161,6 +166,7 @@ impl Counters {
             failures: self.failures,
             records: self.records,
             data_bytes: self.data_bytes,
+            records_written: self.records_written,
             blocks: self.blocks,
             block_bytes: self.block_bytes,
             flushes: self.flushes,

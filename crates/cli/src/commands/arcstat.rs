@@ -28,8 +28,8 @@ const DEFAULT: &str = "time,read,ddread,ddh%,dmread,dmh%,pread,ph%,size,c,avail"
 const EXTENDED: &str = "time,mfu,mru,mfug,mrug,unc,evict,dread,pread,read";
 const FLASH: &str = "time,read,miss,l2read,l2hits,l2hit%,l2fed,l2bytes,l2wbytes,l2asize,l2size";
 const ZIL: &str = "time,commit,cp50,cp99,zrec,zwrite,batch,zbytes,zwbytes,zfull,zused,zsize";
-const IOSTAT: &str =
-    "time,oread,orbytes,owrite,owbytes,ometa,dirty,dfile,txg,txgs,delay,delayed,commit";
+const IOSTAT: &str = "time,rd,rbytes,wr,wbytes,oread,orbytes,owrite,owbytes,ometa,l2hits,l2bytes,\
+                      l2wbytes,zwrite,zwbytes,dirty,txg,state,age,delayed,commit,cp50,cp99,batch";
 const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,puse,pwaste";
 
 /// Prints what a pool or a dataset was asked, second by second. The first line is the sum since it
@@ -83,9 +83,22 @@ pub(crate) fn zil(paths: &Paths, arguments: &IntervalArguments) -> Result<()> {
     arcstat(paths, &of_pool(arguments, ZIL))
 }
 
-/// Prints what a pool asks of its origin and its log device, second by second.
+/// Prints what is asked of a pool, and what it asks of its origin, flash and log, second by second.
+/// People are spared the columns of what the pool does not have.
 pub(crate) fn iostat(paths: &Paths, arguments: &IntervalArguments) -> Result<()> {
-    arcstat(paths, &of_pool(arguments, IOSTAT))
+    let (_, _, text) = words(&arguments.words)?;
+    let counters = target(paths, text.as_deref())?.client()?.statistics()?.counters;
+    let is_for_people = !arguments.samples.json && !arguments.samples.script;
+    let is_shown = |name: &&str| match *name {
+        _ if !is_for_people => true,
+        "l2hits" | "l2bytes" | "l2wbytes" => counters.contains_key("l2_devices"),
+        "zwrite" | "zwbytes" | "commit" | "cp50" | "cp99" | "batch" => {
+            counters.contains_key("zil_size")
+        }
+        _ => true,
+    };
+    let columns: Vec<&str> = IOSTAT.split(',').filter(is_shown).collect();
+    arcstat(paths, &of_pool(arguments, &columns.join(",")))
 }
 
 fn of_pool(arguments: &IntervalArguments, columns: &str) -> ArcstatArguments {

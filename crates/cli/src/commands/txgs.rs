@@ -21,7 +21,14 @@ pub(crate) fn txgs(paths: &Paths, form: Form, text: Option<&OsStr>) -> Result<()
     ]);
     txgs.iter().for_each(|txg| table.row(cells(txg, form)));
     print(&table.render(form));
+    if !form.script && has_gaps(&txgs) {
+        print("groups that are not listed had no contents to write\n");
+    }
     Ok(())
+}
+
+fn has_gaps(txgs: &[TxgRow]) -> bool {
+    txgs.windows(2).any(|pair| pair[1].number > pair[0].number + 1)
 }
 
 fn cells(txg: &TxgRow, form: Form) -> Vec<String> {

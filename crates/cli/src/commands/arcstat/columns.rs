@@ -3,7 +3,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Zoned;
 use serde_json::Value;
-use warmfront::{HumanSize, Setting};
+use warmfront::{HumanSize, Setting, TxgState};
 
 /// Two looks at the counters, and the time between them.
 #[derive(Debug)]
@@ -71,6 +71,10 @@ enum Kind {
     Available,
     /// The setting of `policy=auto`.
     Setting,
+    /// Where the transaction group nearest to the origin stands.
+    TxgState,
+    /// Microseconds as they are now, in milliseconds.
+    AgeMilliseconds(&'static str),
     /// A share that is counted in 1/1000, as it is now.
     Permille(&'static str),
     /// Bytes in a second.
@@ -276,6 +280,10 @@ pub(crate) const COLUMNS: &[Column] = &[
     column!("rsv", "RAM reserved for the dataset", Kind::Size("arcreserve")),
     column!("lim", "RAM that the dataset cannot exceed", Kind::Size("arclimit")),
     column!("share", "RAM charged to the dataset's reserve and limit", Kind::Size("arcshare_size")),
+    column!("rd", "reads of files a second, in calls", Kind::Rate(&["read_calls"])),
+    column!("rbytes", "bytes a second that these gave", Kind::ByteRate(&["read_bytes"])),
+    column!("wr", "writes to files a second, in calls", Kind::Rate(&["write_calls"])),
+    column!("wbytes", "bytes a second that these took", Kind::ByteRate(&["written_bytes"])),
     column!("oread", "reads of the origin a second", Kind::Rate(&["origin_reads"])),
     column!(
         "orbytes",
@@ -293,6 +301,12 @@ pub(crate) const COLUMNS: &[Column] = &[
     column!("dmax", "most bytes of them", Kind::Size("dirty_bytes_max")),
     column!("dfile", "files that they belong to", Kind::Now("dirty_files")),
     column!("txg", "number of the open transaction group", Kind::Now("txg")),
+    column!("state", "whether one is on its way to the origin: syncing", Kind::TxgState),
+    column!(
+        "age",
+        "milliseconds for which the open one has had changes",
+        Kind::AgeMilliseconds("txg_open_us")
+    ),
     column!("txgs", "transaction groups a second", Kind::Rate(&["txg_committed"])),
     column!("delay", "writes a second that were delayed", Kind::Rate(&["throttle_writes"])),
     column!(
@@ -305,7 +319,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     column!("cp99", "microseconds that 99 of 100 took at most", Kind::CommitTime(99.0)),
     column!("zrec", "records a second appended to the log", Kind::Rate(&["zil_records"])),
     column!("zwrite", "blocks a second written to the log", Kind::Rate(&["zil_blocks"])),
-    column!("batch", "records of a block", Kind::Mean("zil_records", "zil_blocks")),
+    column!("batch", "records of a block", Kind::Mean("zil_records_written", "zil_blocks")),
     column!("zbytes", "contents a second appended to the log", Kind::ByteRate(&["zil_data_bytes"])),
     column!("zwbytes", "bytes a second written to the log", Kind::ByteRate(&["zil_block_bytes"])),
     column!("zfull", "times a second that the log was full", Kind::Rate(&["zil_full"])),
@@ -354,7 +368,7 @@ impl Column {
     fn width(&self) -> usize {
         let least = match self.kind {
             Kind::Time => 8,
-            Kind::Setting => 9,
+            Kind::Setting | Kind::TxgState => 9,
             _ => 5,
         };
         self.name.len().max(least)
@@ -375,6 +389,7 @@ impl Column {
             (Kind::CommitTime(_), 0.0) => "-".to_string(),
             (Kind::Mean(..), number) => format!("{number:.1}"),
             (Kind::Now(_), number) => format!("{number:.0}"),
+            (Kind::TxgState, number) => txg_state(number as usize).unwrap_or("-").to_string(),
             (Kind::Setting, number) => setting(number as usize).unwrap_or("-").to_string(),
             (_, number) if exact => format!("{number:.0}"),
             (Kind::Size(_) | Kind::Available | Kind::ByteRate(_), number) => {
@@ -392,6 +407,7 @@ impl Column {
             Kind::Permille(_) if sample.now("auto_sampled") == 0 => Value::Null,
             Kind::Mean(_, whole) if sample.moved(&[whole]) == 0 => Value::Null,
             Kind::CommitTime(_) if self.number(sample) == 0.0 => Value::Null,
+            Kind::TxgState => Value::from(txg_state(self.number(sample) as usize)),
             Kind::Setting => Value::from(setting(self.number(sample) as usize)),
             _ => Value::from(self.number(sample)),
         }
@@ -416,6 +432,8 @@ impl Column {
                 sample.moved(&[name]) as f64 / 1000.0 / sample.elapsed_seconds
             }
             Kind::CommitTime(percent) => sample.commit_time_us(*percent) as f64,
+            Kind::AgeMilliseconds(name) => sample.now(name) as f64 / 1000.0,
+            Kind::TxgState => sample.now("txg_state") as f64,
             Kind::Setting => sample.now("auto_setting") as f64,
             Kind::Permille(name) => sample.now(name) as f64 / 10.0,
             Kind::Available => sample.now("c_max").saturating_sub(sample.now("size")) as f64,
@@ -431,6 +449,11 @@ pub(crate) fn list() -> String {
 /// The name of a setting by its number, which counts from 1.
 fn setting(number: usize) -> Option<&'static str> {
     Setting::ALL.get(number.checked_sub(1)?).map(|setting| setting.name())
+}
+
+/// The name of a state of a transaction group by its number.
+fn txg_state(number: usize) -> Option<&'static str> {
+    TxgState::ALL.get(number).map(|state| state.name())
 }
 
 /// A count with a unit, so that it stays narrow.

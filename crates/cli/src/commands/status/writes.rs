@@ -83,13 +83,15 @@ fn txg(txg: &TxgRow, last: Option<&TxgRow>) -> String {
 
 fn log(log: &IntentLogStatus, device: &str) -> Vec<(&'static str, String)> {
     let mut text = format!(
-        "{device}, {} of {} used ({}), {} commits, {:.1} records at once",
+        "{device}, {} of {} used ({}), {} commits",
         HumanSize(log.used_bytes),
         HumanSize(log.ring_bytes),
         percent(log.used_bytes, log.ring_bytes),
-        count(log.commits),
-        log.batch_mean
+        count(log.commits)
     );
+    if log.batch_max > 0 {
+        text.push_str(&format!(", {:.1} records at once", log.batch_mean));
+    }
     if log.full > 0 {
         text.push_str(&format!(", full {} times", count(log.full)));
     }
