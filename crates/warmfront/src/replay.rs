@@ -231,7 +231,7 @@ impl Replay<'_> {
             self.take_lent_names().await?;
             self.sync().await?;
         }
-        self.report_missing();
+        self.report_missing().await?;
         Ok(recovery.applied(found.last).await?)
     }
 

@@ -1,4 +1,6 @@
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use storage::{Allocation, ObjectId, OpenMode, OriginError, OriginFile, SetAttributes, XattrMode};
@@ -139,7 +141,7 @@ impl Replay<'_> {
     }
 
     /// Reports the things that are nowhere although they should be.
-    pub(super) fn report_missing(&mut self) {
+    pub(super) async fn report_missing(&mut self) -> Result<(), ReplayError> {
         let left_out = std::mem::take(&mut self.left_out);
         for index in 0..self.fates.len() {
             let thing = &self.ledger.things[index];
@@ -149,6 +151,9 @@ impl Replay<'_> {
             if !is_missing || is_deleted || (thing.bound.is_empty() && records == 0) {
                 continue;
             }
+            if self.was_replaced(index).await? {
+                continue;
+            }
             let reason = match self.occupied.get(&index) {
                 Some(reason) => *reason,
                 None => SkipReason::Missing,
@@ -156,6 +161,48 @@ impl Replay<'_> {
             let path = self.ledger.path(index);
             self.report.skip(Skipped { path, reason, records, data_bytes });
         }
+        Ok(())
+    }
+
+    /// Whether all names of a thing lead to others of which the log speaks: these were renamed over
+    /// it after the last record, so that nothing of it is missed.
+    async fn was_replaced(&mut self, index: Index) -> Result<bool, ReplayError> {
+        let path = self.ledger.path(index);
+        let bound = self.ledger.things[index].bound.clone();
+        if bound.is_empty() {
+            return self.is_another_at(index, &path).await;
+        }
+        for (parent, name) in bound {
+            let Some(directory) = self.fates[parent].directory() else { return Ok(false) };
+            if !self.is_another(index, directory, &name).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn is_another_at(&mut self, index: Index, path: &OsStr) -> Result<bool, ReplayError> {
+        let mut names: Vec<&OsStr> =
+            path.as_bytes().split(|&byte| byte == b'/').map(OsStr::from_bytes).collect();
+        let Some(last) = names.pop() else { return Ok(false) };
+        let mut directory = self.root;
+        for name in names {
+            let Some(entry) = self.occupant(directory, name).await? else { return Ok(false) };
+            directory = entry.object;
+        }
+        self.is_another(index, directory, last).await
+    }
+
+    /// Whether a name leads to another thing of which the log speaks.
+    async fn is_another(
+        &mut self,
+        index: Index,
+        directory: ObjectId,
+        name: &OsStr,
+    ) -> Result<bool, ReplayError> {
+        let Some(entry) = self.occupant(directory, name).await? else { return Ok(false) };
+        let found = self.recognise_made(&entry);
+        Ok(found.is_some_and(|(other, is_sure)| is_sure && other != index))
     }
 }
 

@@ -73,7 +73,8 @@ impl Display for SkipReason {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             SkipReason::Missing => {
-                "it is not at the origin any more: it was removed, just before the crash or since"
+                "it is not at the origin any more: it was removed or replaced, just before the \
+                 crash or since"
             }
             SkipReason::NoDirectory => "its directory is not at the origin any more",
             SkipReason::Occupied => "another object has its name, of which the log does not speak",

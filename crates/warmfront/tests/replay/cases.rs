@@ -193,6 +193,42 @@ fn what_is_missing_is_told_with_path_and_reason() {
     assert_eq!(told, expected);
 }
 
+/// What is saved by a rename over the last version is in the log, the rename itself is not: the
+/// daemon was killed before anybody asked for it to last. Nothing is missed of the last version.
+#[test]
+fn a_version_that_was_replaced_after_the_last_record_is_not_missed() {
+    for names_lasted in [true, false] {
+        let simulation = Simulation::new(1);
+        let origin = MemoryOrigin::new();
+        let new = create(&origin, "ref", 5);
+        let old = made("ref", 800);
+        let old_place = Place { object: old.object, born: old.born, path: OsStr::new("ref") };
+        // Made before the log begins.
+        let oldest = Place { object: ObjectId(900), ..old_place };
+        let records = [
+            Record::Write { file: oldest, offset: 0, data: b"first" },
+            Record::Create(old),
+            Record::Write { file: old_place, offset: 0, data: b"second" },
+            Record::Create(Made {
+                name: at("ref.lock"),
+                object: new.object,
+                born: new.attributes.born,
+                permissions: 0o644,
+                uid: 0,
+                gid: 0,
+            }),
+            Record::Write { file: place(&new, "ref.lock"), offset: 0, data: b"third" },
+        ];
+        let device = log_of(&simulation, &records);
+        let report = replay(&simulation, &origin, device, ReplayOptions { names_lasted });
+        let report = report.expect("nothing fails");
+        assert_eq!(report.skipped, [], "names lasted: {names_lasted}");
+        let (world, _) = look(&origin);
+        assert_eq!(names(&world)[0], (5, "ref".into()));
+        assert_eq!(world[&5].contents.as_slice(), b"third");
+    }
+}
+
 #[test]
 fn without_births_nothing_is_removed_or_replaced() {
     let simulation = Simulation::new(1);
