@@ -20,7 +20,10 @@ pub(super) fn transactions(place: &Path, clients: u32, duration: Duration) -> Re
         socket: socket.path().to_owned(),
     };
     cluster.run("initdb", &["--auth=trust", "--no-instructions"])?;
-    let socket = format!("-c listen_addresses= -k {}", cluster.socket.display());
+    let socket = format!(
+        "-c listen_addresses= -c dynamic_shared_memory_type=mmap -k {}",
+        cluster.socket.display()
+    );
     let log = cluster.socket.join("log").display().to_string();
     cluster.run("pg_ctl", &["start", "--wait", "--log", &log, "--options", &socket])?;
     let figure = cluster.measure(clients, duration);
