@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
@@ -212,6 +212,12 @@ fn a_lost_log_is_missed() {
     restart(&mut mount, &["--log", &hidden]);
     assert!(mount.log().contains("are given up"), "{}", mount.log());
     assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "");
+    mount.kill();
+    fs::remove_file(&hidden).expect("it was there");
+    let told = |mount: &Mount| mount.log().matches("held is given up").count();
+    let before = told(&mount);
+    restart(&mut mount, &["--log", &format!("{hidden}:32M"), "--discard-log"]);
+    assert_eq!(told(&mount), before + 1, "{}", mount.log());
 }
 
 #[test]
@@ -330,6 +336,100 @@ fn a_log_that_goes_while_it_is_in_use_is_told() {
     assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "later contents");
 }
 
+/// So is that it is made shorter.
+#[test]
+fn a_log_that_is_cut_while_it_is_in_use_is_told() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    write(&mount.join("file"), "contents");
+    let file = File::options().write(true).open(&log).expect("it is there");
+    file.set_len(20 << 20).expect("it can be cut");
+    let status = mount.run(&["status"]);
+    for word in ["IS GONE", "has been made shorter", "warmfront pool remove", &log] {
+        assert!(status.contains(word), "no {word}: {status}");
+    }
+    let doctor = mount.warmfront().program(["doctor"]).arg(mount.path()).run().stdout;
+    assert!(doctor.contains("has been made shorter"), "{doctor}");
+    let pool = mount.status()["pool"].as_str().expect("a name").to_string();
+    mount.warmfront().run(["pool", "remove", &pool, "log", &log]);
+    let other = format!("{log}.other:32M");
+    mount.warmfront().run(["pool", "add", &pool, "log", &other]);
+    assert!(!mount.run(&["status"]).contains("IS GONE"));
+    mount.unmount();
+}
+
+/// A log that has become shorter after a crash is not made longer again, whatever size is named.
+#[test]
+fn a_log_that_is_cut_after_a_crash_is_refused() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    write(&mount.join("file"), "contents");
+    mount.kill();
+    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    let file = File::options().write(true).open(&log).expect("it is there");
+    let words = ["has become shorter", "--discard-log", "acknowledged"];
+    for bytes in [20 << 20, 1 << 20] {
+        file.set_len(bytes).expect("it can be cut");
+        for device in [log.clone(), format!("{log}:32M"), format!("{log}:64M")] {
+            try_mount(&mount, &["--log", &device]).fails_with(1, &words);
+            assert_eq!(fs::metadata(&log).expect("it is there").len(), bytes, "{device}");
+        }
+    }
+    restart(&mut mount, &["--log", &format!("{log}:32M"), "--discard-log"]);
+    assert_eq!(fs::metadata(&log).expect("it is there").len(), 32 << 20);
+    mount.unmount();
+}
+
+/// A version that was replaced by a rename, which nobody has asked to last, is not missed.
+#[test]
+fn a_file_that_was_renamed_over_is_not_missed() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    for version in ["first", "second"] {
+        write(&mount.join("ref.lock"), version);
+        fs::rename(mount.join("ref.lock"), mount.join("ref")).expect("renamed");
+    }
+    mount.kill();
+    restart(&mut mount, &["--log", &log]);
+    assert!(mount.log().contains("were brought to the origin"), "{}", mount.log());
+    assert!(!mount.log().contains("not brought"), "{}", mount.log());
+    assert_eq!(fs::read_to_string(mount.join("ref")).expect("it is there"), "second");
+}
+
+/// What lies behind a damaged block may have been acknowledged: that is told wherever it is
+/// left out.
+#[test]
+fn records_behind_damage_are_counted_wherever_they_are_left_out() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    // One block with what nobody has committed before, then another one.
+    for number in 0..5 {
+        write(&mount.join(format!("file{number}")), "contents");
+    }
+    mount.kill();
+    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    let device = File::options().read(true).write(true).open(&log).expect("it opens");
+    let mut head = [0; 4096];
+    let mut blocks = Vec::new();
+    for page in 32..2048 {
+        device.read_exact_at(&mut head, page * 4096).expect("a read");
+        if head.starts_with(b"WARMFBLK") {
+            blocks.push(page * 4096);
+        }
+    }
+    // The last but one: the last one cannot tell that it had lasted if it was on its way with it.
+    let place = blocks[blocks.len() - 2] + 110;
+    device.read_exact_at(&mut head[..1], place).expect("a read");
+    device.write_all_at(&[head[0] ^ 1], place).expect("a write");
+    let shown = mount.warmfront().run(["log", "show", &log]);
+    assert!(shown.contains("more records of the log") && !shown.contains("whole"), "{shown}");
+    assert!(shown.contains("may have been acknowledged"), "{shown}");
+    let told = mount.warmfront().run(["log", "discard", &log]);
+    assert!(told.contains("more records of the log"), "{told}");
+    assert!(told.contains("may have been acknowledged"), "{told}");
+    restart(&mut mount, &["--log", &log]);
+}
+
 #[test]
 fn a_damaged_log_is_replayed_as_far_as_it_is_good() {
     require!(Requirement::Fuse);
@@ -350,7 +450,7 @@ fn a_damaged_log_is_replayed_as_far_as_it_is_good() {
     device.read_exact_at(&mut byte, place).expect("a read");
     device.write_all_at(&[byte[0] ^ 1], place).expect("a write");
     let shown = mount.warmfront().run(["log", "show", &log]);
-    assert!(shown.contains("it is damaged") && shown.contains("more lie behind"), "{shown}");
+    assert!(shown.contains("it is damaged") && shown.contains("lie behind record"), "{shown}");
     let good = records(mount.warmfront(), &log).len();
     assert!(0 < good && good < before, "{good} of {before}");
     let words = ["is damaged", "were brought to the origin", "--discard-log"];
@@ -389,12 +489,22 @@ fn what_cannot_be_a_log_device_is_refused_with_words() {
     refused(&path("slow/log:32M"), 1, &["inside the origin", "choose a place outside"]);
     refused(&path("fast/log:32M"), 1, &["inside the mount point", "choose a place outside"]);
     File::create(directory.path().join("tiny")).expect("a file").set_len(4096).expect("a hole");
-    refused(&path("tiny"), 1, &["too small", "it needs"]);
+    refused(&path("tiny"), 1, &["too small", "it needs 16M"]);
+    for name in ["tiny", "text"] {
+        fs::write(path("text"), "somebody else's").expect("written");
+        warmfront.program(["log", "show", &path(name)]).run().fails_with(1, &["too small"]);
+    }
+    let both = path("both:64M");
+    let words = ["is named both as log and as cache device"];
+    mount("slow", "fast", &both, &["--cache", &both]).fails_with(1, &words);
+    assert!(!directory.path().join("both").exists(), "nothing is left of it");
     let ext4 = path("ext4");
     File::create(&ext4).expect("a file").set_len(32 << 20).expect("a hole");
     Program::new("mkfs.ext4").args(["-q", &ext4]).run().success();
     refused(&ext4, 1, &["ext4 file system", "--force-log"]);
     mount("slow", "fast", &ext4, &["--force-log"]).success();
+    let mode = fs::metadata(&ext4).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "what the log holds is for nobody else");
     // In use, and of another pool.
     mount("other", "second", &ext4, &[]).fails_with(1, &["in use"]);
     warmfront.run(["unmount", &path("fast")]);

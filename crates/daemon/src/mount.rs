@@ -131,6 +131,11 @@ impl Prepared {
         };
         let intent_log =
             LogSettings { device: intent_log.device.map(DevicePath::absolute), ..intent_log };
+        let of_caches =
+            |device: &&DevicePath| caches.devices.iter().any(|it| it.is_at(&device.path));
+        if let Some(device) = intent_log.device.as_ref().filter(of_caches) {
+            return Err(MountError::BothDevices { path: device.path.clone() });
+        }
         let read_only = request.read_only || settings.is_some_and(|all| all.read_only);
         let allow_other = request.allow_other || settings.is_some_and(|all| all.allow_other);
         let origin = match (&request.source, settings) {

@@ -194,6 +194,18 @@ pub enum MountError {
         /// Why it failed.
         error: io::Error,
     },
+    /// Log and cache would lie on each other.
+    #[error("{} is named both as log and as cache device; give each its own", path.display())]
+    BothDevices {
+        /// The device.
+        path: PathBuf,
+    },
+    /// Whoever waited for the mount has stopped that.
+    #[error(
+        "stopped before the mount answered; nothing is mounted. What a log holds that the origin \
+         does not have stays there: the next mount, or `warmfront log replay`, begins again"
+    )]
+    Stopped,
     /// The mount does not answer.
     #[error("the mount at {} does not answer within {} seconds; it was taken away again",
         path.display(), ANSWER_MAX.as_secs())]

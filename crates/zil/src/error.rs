@@ -4,6 +4,16 @@ use storage::DeviceError;
 
 use crate::position::Position;
 
+/// A size as people write it, if that is exact.
+fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
+    let fits = |unit: &&(u64, &str)| bytes >= unit.0 && bytes.is_multiple_of(unit.0);
+    units
+        .iter()
+        .find(fits)
+        .map_or(format!("{bytes} bytes"), |(unit, name)| format!("{}{name}", bytes / unit))
+}
+
 /// Why bytes are no record, or a record is none that can be logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -40,7 +50,9 @@ pub enum OpenError {
     #[error("the log device does not work: {0}")]
     Device(#[from] DeviceError),
     /// It is too small, or has become smaller.
-    #[error("a log device of {size_bytes} bytes is too small: it needs {needed_bytes} bytes")]
+    #[error(
+        "a log device of {} is too small: it needs {}", size(*size_bytes), size(*needed_bytes)
+    )]
     TooSmall {
         /// Its size.
         size_bytes: u64,

@@ -80,12 +80,13 @@ fn show(paths: &Paths, form: Form, target: &OsStr) -> Result<()> {
 }
 
 fn given_up(discarded: &LogDiscarded) -> String {
-    let LogDiscarded { path, records, lost, pool } = discarded;
+    let LogDiscarded { path, records, beyond, lost, pool, .. } = discarded;
     let path = path.display();
     match lost {
         None => {
             let records = count(records.unwrap_or(0));
-            format!("{records} records of the log on {path} are given up\n")
+            let beyond = beyond.as_ref().map_or(String::new(), |beyond| format!("{beyond}\n"));
+            format!("{records} records of the log on {path} are given up\n{beyond}")
         }
         Some(what) => {
             let pool =
@@ -100,22 +101,23 @@ fn given_up(discarded: &LogDiscarded) -> String {
 }
 
 fn summary(shown: &LogShown) -> String {
-    let LogShown { path, records, end, beyond_records, in_use_by, .. } = shown;
+    let LogShown { path, records, end, beyond, in_use_by, .. } = shown;
     let path = path.display();
     if let Some(pool) = in_use_by {
         let records = count(*records);
         return format!(
-            "pool `{pool}` is mounted and writes to the log on {path}: {records} records that its \
-             origin may not have yet, at this moment\n"
+            "pool `{pool}` is mounted and writes to the log on {path}, or is about to: {records} \
+             records that its origin may not have yet, at this moment\n"
         );
     }
     let mut text = match records {
-        0 => format!("the log on {path} holds nothing that the origin does not have\n"),
+        0 if beyond.is_none() => {
+            format!("the log on {path} holds nothing that the origin does not have\n")
+        }
         records => format!("the log on {path} holds {} records; it is {end}\n", count(*records)),
     };
-    if *beyond_records > 0 {
-        let beyond = count(*beyond_records);
-        text.push_str(&format!("{beyond} more lie behind its end, which nobody was promised\n"));
+    if let Some(beyond) = beyond {
+        text.push_str(&format!("{beyond}\n"));
     }
     text
 }
@@ -149,14 +151,15 @@ mod tests {
             records: 1200,
             end: "damaged: acknowledged records up to 1300 at least are lost".into(),
             beyond_records: 7,
+            beyond: Some("7 more records lie behind".into()),
             in_use_by: None,
         };
         let text = summary(&shown);
         assert!(text.contains("1,200 records; it is damaged"), "{text}");
-        assert!(text.contains("7 more lie behind"), "{text}");
+        assert!(text.contains("7 more records lie behind"), "{text}");
         let used = LogShown { in_use_by: Some("tank".into()), ..shown.clone() };
         assert!(summary(&used).contains("pool `tank` is mounted and writes to the log"));
-        let empty = LogShown { records: 0, beyond_records: 0, ..shown };
+        let empty = LogShown { records: 0, beyond_records: 0, beyond: None, ..shown };
         assert!(summary(&empty).contains("holds nothing"));
     }
 
@@ -165,10 +168,13 @@ mod tests {
         let there = LogDiscarded {
             path: "/flash/log".into(),
             records: Some(12),
+            beyond_records: 7,
+            beyond: Some("7 more records lie behind".into()),
             lost: None,
             pool: Some("tank".into()),
         };
-        assert!(given_up(&there).contains("12 records"));
+        let text = given_up(&there);
+        assert!(text.contains("12 records") && text.contains("7 more records"), "{text}");
         let lost = LogDiscarded { records: None, lost: Some("is not there".into()), ..there };
         let text = given_up(&lost);
         assert!(text.contains("/flash/log is not there; what it held is given up"), "{text}");

@@ -1,5 +1,5 @@
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use storage::{Clock, Device, Origin, RealClock, block_on};
 use warmfront::{HumanSize, Pool, ReplayOptions, Replayed, replay};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
-use zil::{End, Log, OpenError, Opening, Options, Recovery};
+use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
 use super::error::LogError;
 use super::marker::{Marker, digits, since};
@@ -60,6 +60,8 @@ struct InUse {
     device: DevicePath,
     /// What lay at its path when it was taken in use.
     identity: Option<Identity>,
+    /// And how long it was, bytes; 0 for a block device.
+    length_bytes: u64,
 }
 
 /// Tells files and block devices apart: the device number and inode of a file, the number of a
@@ -151,7 +153,10 @@ impl Desk {
                 state.marker.give_up(id);
                 state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
                 let path = marker.path.display();
-                notes.push(format!("what the log on {path} held is given up"));
+                let note = format!("what the log on {path} held is given up");
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
                 Ok(())
             }
             (None, _) => Ok(()),
@@ -230,6 +235,7 @@ impl Desk {
             miss("holds another log now")?;
         }
         let failed = |error| LogError::Finish { path: path.clone(), error };
+        let beyond = beyond(&path, &found);
         if settings.discard || marker.given_up.contains(&id) {
             if records > 0 {
                 let why = match settings.discard {
@@ -239,6 +245,8 @@ impl Desk {
                 let shown = path.display();
                 notes.push(format!("{records} records of the log on {shown} are given up, {why}"));
             }
+            // Of a log that the pool had gone on without nothing is missed.
+            notes.extend(beyond.filter(|_| settings.discard));
             let log = block_on(recovery.discard()).map_err(failed)?;
             return Ok((Some(log), notes));
         }
@@ -253,7 +261,10 @@ impl Desk {
                 Err(LogError::Damaged { path, applied, last, lasted: lasted.0 })
             }
             End::Unreadable { error } => Err(LogError::Unreadable { path, applied, last, error }),
-            _ => Ok((Some(block_on(recovery.finish()).map_err(failed)?), notes)),
+            _ => {
+                notes.extend(beyond);
+                Ok((Some(block_on(recovery.finish()).map_err(failed)?), notes))
+            }
         }
     }
 
@@ -298,6 +309,7 @@ impl Desk {
 
     fn format(&self, path: &Path, file: Arc<dyn Device>, tell: Tell<'_>) -> Result<Log, LogError> {
         let opening = self.opening().map_err(|error| self.state_error(error))?;
+        for_owner_only(path);
         let told = |done_bytes, all_bytes| {
             tell(MountProgress::Formatting { done_bytes, all_bytes });
         };
@@ -318,7 +330,8 @@ impl Desk {
             state.marker.since = since;
             state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
             let identity = identity(&device.path).ok();
-            state.device = Some(InUse { device: device.clone(), identity });
+            let length_bytes = device.length().unwrap_or(0);
+            state.device = Some(InUse { device: device.clone(), identity, length_bytes });
         }
         let (state, marker_path) = (self.state.clone(), self.marker_path.clone());
         let renounce = move || {
@@ -390,14 +403,17 @@ impl Desk {
         self.state.lock().device.as_ref().map(|used| used.device.clone())
     }
 
-    /// What has become of the device in use, with its verb, if it is not to be found where the next
-    /// start would look for it.
+    /// What has become of the device in use, with its verb, if the next start would not find it, or
+    /// not the whole of it, where it looks for it.
     pub fn missing(&self) -> Option<&'static str> {
         let state = self.state.lock();
-        let InUse { device, identity: taken } = state.device.as_ref()?;
+        let InUse { device, identity: taken, length_bytes } = state.device.as_ref()?;
         match identity(&device.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some("has been removed"),
             Ok(found) if taken.is_some_and(|taken| taken != found) => Some("has been replaced"),
+            Ok(_) if device.length().is_some_and(|length| length < *length_bytes) => {
+                Some("has been made shorter")
+            }
             _ => None,
         }
     }
@@ -407,17 +423,53 @@ pub(super) fn clock() -> Arc<dyn Clock> {
     Arc::new(RealClock::new())
 }
 
+/// What a log holds is for nobody else, also on a file that was there before.
+fn for_owner_only(path: &Path) {
+    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let mode = std::fs::Permissions::from_mode(0o600);
+    if let (true, Err(error)) = (is_file, std::fs::set_permissions(path, mode)) {
+        tracing::warn!(path = %path.display(), %error, "others may be able to read the log");
+    }
+}
+
 /// Opens a log device, or makes the file.
 fn open_file(device: &DevicePath) -> Result<(PathBuf, Arc<dyn Device>), LogError> {
     let path = device.path.clone();
     let size_bytes = device.size_bytes.or((!path.exists()).then_some(BYTES_DEFAULT));
     let file = DevicePath { size_bytes, ..device.clone() }.open(DeviceRole::Log)?;
-    let (found, needed_bytes) = (file.info().size_bytes, DeviceRole::Log.size_bytes_min());
-    if found < needed_bytes {
-        let error = OpenError::TooSmall { size_bytes: found, needed_bytes };
-        return Err(LogError::Contents { path, error });
-    }
+    check_size(&path, &file)?;
     Ok((path, Arc::new(file)))
+}
+
+/// Whether a log fits on a device.
+pub(super) fn check_size(path: &Path, device: &dyn Device) -> Result<(), LogError> {
+    let (size_bytes, needed_bytes) = (device.info().size_bytes, DeviceRole::Log.size_bytes_min());
+    if size_bytes < needed_bytes {
+        let error = OpenError::TooSmall { size_bytes, needed_bytes };
+        return Err(LogError::Contents { path: path.to_owned(), error });
+    }
+    Ok(())
+}
+
+/// What is found behind the last good record, in words.
+pub(super) fn beyond(path: &Path, found: &Found) -> Option<String> {
+    let Found { last, beyond_records, end, .. } = found;
+    let why = match end {
+        _ if *beyond_records == 0 => return None,
+        End::Damaged { lasted } => {
+            format!("those up to record {lasted} at least may have been acknowledged")
+        }
+        End::Unreadable { .. } => "they may have been acknowledged".to_string(),
+        _ => "either they were on their way together with the block that is missing when the log \
+              was last written, and nobody was told that they last; or that block was damaged \
+              since, and they may have been acknowledged: look after what was written last"
+            .to_string(),
+    };
+    let path = path.display();
+    Some(format!(
+        "{beyond_records} more records of the log on {path} lie behind record {last}, after which \
+         a block is missing, damaged or unreadable, and cannot be used: {why}"
+    ))
 }
 
 /// What a replay has done, in words.

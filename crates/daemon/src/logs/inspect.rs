@@ -5,9 +5,9 @@ use std::sync::Arc;
 use futures::executor::block_on;
 use serde::Serialize;
 use storage::{DeviceError, DirectoryOptions, DirectoryOrigin, FileDevice, Origin};
-use zil::{End, Log, OpenError, Opening, Options, Recovery};
+use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
-use super::desk::{Desk, LogSettings, Tell, clock};
+use super::desk::{Desk, LogSettings, Tell, beyond, check_size, clock};
 use super::error::LogError;
 use super::marker::{Marker, digits};
 use crate::caches::random_bytes;
@@ -36,6 +36,8 @@ pub struct LogShown {
     pub end: String,
     /// Records behind the end.
     pub beyond_records: u64,
+    /// What that means, in words.
+    pub beyond: Option<String>,
     /// The pool that is mounted and writes to it.
     pub in_use_by: Option<String>,
 }
@@ -58,8 +60,12 @@ pub struct LogRecord {
 pub struct LogDiscarded {
     /// The device.
     pub path: PathBuf,
-    /// Records that it held, if it is there.
+    /// Records that it held up to its end, if it is there.
     pub records: Option<u64>,
+    /// Records behind its end.
+    pub beyond_records: u64,
+    /// What these mean, in words.
+    pub beyond: Option<String>,
     /// What is wrong with it, with its verb, if it cannot be had.
     pub lost: Option<String>,
     /// The pool that goes on without it.
@@ -162,7 +168,10 @@ impl LogTarget {
         let found = recovery.found().clone();
         let end = match &found.end {
             _ if in_use_by.is_some() => "being written".to_string(),
-            End::Whole => "whole".to_string(),
+            End::Whole if found.beyond_records > 0 => {
+                format!("broken off or damaged behind record {}", found.last)
+            }
+            End::Whole => "whole as far as it tells".to_string(),
             End::Damaged { lasted } => {
                 format!("damaged: acknowledged records up to {lasted} at least are lost")
             }
@@ -177,6 +186,7 @@ impl LogTarget {
             records: found.records(),
             end,
             beyond_records: if in_use_by.is_some() { 0 } else { found.beyond_records },
+            beyond: beyond(&self.device.path, &found).filter(|_| in_use_by.is_none()),
             in_use_by,
         };
         let path = self.device.path.clone();
@@ -237,17 +247,18 @@ impl LogTarget {
         let marker = self.marker()?;
         let missed = marker.as_ref().and_then(|(_, marker)| marker.in_use.clone());
         let is_ours = |found: &str| missed.as_deref().is_none_or(|missed| missed == found);
-        let (records, lost) = match self.open() {
+        let mut found = None;
+        let lost = match self.open() {
             Ok(recovery) if is_ours(&digits(recovery.id())) => {
-                let records = recovery.found().records();
+                found = Some(recovery.found().clone());
                 let discarded = block_on(recovery.discard());
                 drop(discarded.map_err(|error| LogError::Finish { path: path.clone(), error })?);
-                (Some(records), None)
+                None
             }
             // What lies there is somebody else's.
-            Ok(_) => (None, Some("holds another log now".to_string())),
+            Ok(_) => Some("holds another log now".to_string()),
             Err(error) => match lost(&error).filter(|_| missed.is_some()) {
-                Some(what) => (None, Some(what)),
+                Some(what) => Some(what),
                 None => return Err(error.into()),
             },
         };
@@ -259,7 +270,10 @@ impl LogTarget {
             let state = |error| LogError::State { path: marker_path.clone(), error };
             marker.save(&marker_path).map_err(state)?;
         }
-        Ok(LogDiscarded { path, records, lost, pool })
+        let records = found.as_ref().map(Found::records);
+        let beyond_records = found.as_ref().map_or(0, |found| found.beyond_records);
+        let beyond = found.and_then(|found| beyond(&path, &found));
+        Ok(LogDiscarded { path, records, beyond_records, beyond, lost, pool })
     }
 
     /// What is noted of the log, and where.
@@ -311,6 +325,7 @@ impl LogTarget {
 }
 
 fn recover(path: PathBuf, file: FileDevice) -> Result<Recovery, LogError> {
+    check_size(&path, &file)?;
     let state = |error| LogError::State { path: "/dev/urandom".into(), error };
     let (log, seed) = (random_bytes().map_err(state)?, random_bytes().map_err(state)?);
     let opening = Opening { pool: [0; 16], log, seed, force: true };
