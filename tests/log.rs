@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -378,6 +378,48 @@ fn a_log_that_is_cut_after_a_crash_is_refused() {
     restart(&mut mount, &["--log", &format!("{log}:32M"), "--discard-log"]);
     assert_eq!(fs::metadata(&log).expect("it is there").len(), 32 << 20);
     mount.unmount();
+}
+
+/// Whoever stops a mount while the log comes to the origin is told what that means, and the next
+/// one begins again.
+#[test]
+fn a_replay_is_stopped_and_begun_again() {
+    require!(Requirement::Fuse);
+    const FILES: u32 = 400;
+    let (mut mount, log) = with_log();
+    let name = |number: u32| format!("file{number:03}");
+    for number in 0..FILES {
+        write(&mount.join(name(number)), "contents");
+    }
+    mount.kill();
+    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    (0..FILES).for_each(|number| lose(&mount.origin().join(name(number))));
+    let slow = |foreground: &[&str]| {
+        let program = mount.warmfront().program(["mount", "--slow=hdd", "--log", &log]);
+        let program = program.args(WORDS).args(foreground).arg(mount.origin()).arg(mount.path());
+        let mut command = program.into_command();
+        command.stderr(Stdio::piped()).spawn().expect("it starts")
+    };
+    for foreground in [&[][..], &["-f"]] {
+        let child = slow(foreground);
+        let status = || mount.warmfront().program(["status"]).arg(mount.path()).run();
+        let is_starting = || status().stderr.contains("is not mounted yet: process");
+        assert!(wait_until(Duration::from_secs(20), is_starting), "{}", status().stderr);
+        let unmount = mount.warmfront().program(["unmount"]).arg(mount.path());
+        unmount.run().fails_with(1, &["is not mounted yet: process"]);
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it lives");
+        let ended = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(130), "{said}");
+        assert!(said.contains("nothing is mounted") && said.contains("begins again"), "{said}");
+        status().fails_with(1, &["is no pool"]);
+        assert!(!records(mount.warmfront(), &log).is_empty(), "the log keeps it");
+    }
+    restart(&mut mount, &["--log", &log]);
+    assert!(mount.log().contains("were brought to the origin"), "{}", mount.log());
+    let is_there = |number| fs::read_to_string(mount.join(name(number))).expect("there");
+    assert!((0..FILES).all(|number| is_there(number) == "contents"));
 }
 
 /// A version that was replaced by a rename, which nobody has asked to last, is not missed.

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::protocol::Statistics;
-use daemon::{ControlError, DevicePath, Dwpd, MountRequest, MountSource, Paths, Target, Unmounted};
+use daemon::{
+    ControlError, DevicePath, Dwpd, MountProgress, MountRequest, MountSource, Paths, Target,
+    Unmounted,
+};
 use indicatif::ProgressBar;
 use storage::SlowModel;
 use tempfile::TempDir;
@@ -213,7 +216,7 @@ impl Stage {
         std::fs::create_dir_all(&mountpoint)
             .map_err(|error| Failure::new(format!("cannot make a mount point: {error}")))?;
         let paths = self.paths();
-        match daemon::mount_in_background(&paths, &request, &mut |_| ()) {
+        match daemon::mount_in_background(&paths, &request, &mut go_on) {
             Ok(_) => Ok(DemoMount { paths, mountpoint, request }),
             Err(error) => Err(Trouble::NoFuse(format!("because mounting failed: {error}"))),
         }
@@ -293,7 +296,7 @@ impl Front for DemoMount {
 
     fn restart(&mut self) -> Result<()> {
         self.unmount()?;
-        daemon::mount_in_background(&self.paths, &self.request, &mut |_| ())
+        daemon::mount_in_background(&self.paths, &self.request, &mut go_on)
             .map_err(Failure::new)?;
         Ok(())
     }
@@ -320,4 +323,9 @@ fn spinner(hidden: bool) -> ProgressBar {
 /// A number of bytes in words.
 fn size(bytes: u64) -> String {
     HumanSize(bytes).to_string()
+}
+
+/// Waits for a mount as long as it takes.
+fn go_on(_: Option<MountProgress>) -> ControlFlow<()> {
+    ControlFlow::Continue(())
 }

@@ -60,7 +60,11 @@ impl From<ControlError> for Failure {
 
 impl From<MountError> for Failure {
     fn from(error: MountError) -> Failure {
-        if error.is_usage() { Failure::usage(error) } else { Failure::new(error) }
+        match error {
+            MountError::Stopped => Failure::interrupted(error),
+            error if error.is_usage() => Failure::usage(error),
+            error => Failure::new(error),
+        }
     }
 }
 

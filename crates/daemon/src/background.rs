@@ -1,5 +1,6 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -21,6 +22,9 @@ pub const DAEMON_ARGUMENT: &str = "run-daemon";
 
 /// Longest wait for a mount to answer, or to say how far it is.
 const READY_MAX: Duration = Duration::from_secs(120);
+
+/// Between two looks whether somebody still waits for the mount.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest line with which a daemon says how it went, in bytes.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -51,8 +55,12 @@ enum Outcome {
     },
 }
 
+/// Is told how far a mount is, or nothing new, and says whether to go on waiting for it.
+pub type TellMount<'a> = &'a mut dyn FnMut(Option<MountProgress>) -> ControlFlow<()>;
+
 /// Starts a daemon that mounts, and returns when the mount answers. Until then `tell` is told how
-/// far it is, if that takes its time.
+/// far it is, if that takes its time, and again and again nothing; when it breaks, the daemon is
+/// ended.
 ///
 /// The daemon is this program again, with [`DAEMON_ARGUMENT`] alone, which must lead to
 /// [`run_daemon`].
@@ -62,7 +70,7 @@ enum Outcome {
 pub fn mount_in_background(
     paths: &Paths,
     request: &MountRequest,
-    tell: &mut dyn FnMut(MountProgress),
+    tell: TellMount<'_>,
 ) -> Result<Mounted, MountError> {
     let system = |action| move |error| MountError::System { action, error };
     let order = Order {
@@ -97,6 +105,11 @@ pub fn mount_in_background(
             );
             Err(MountError::Background { message, is_usage: false })
         }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(MountError::Stopped)
+        }
         Err(error) => {
             // Only a daemon that has not got as far as a mount that answers is ended here.
             let _ = child.kill();
@@ -108,11 +121,7 @@ pub fn mount_in_background(
 }
 
 /// Gives the order and waits for the line that says how it went. `None` if that makes no sense.
-fn talk(
-    child: &mut Child,
-    order: &[u8],
-    tell: &mut dyn FnMut(MountProgress),
-) -> io::Result<Option<Outcome>> {
+fn talk(child: &mut Child, order: &[u8], tell: TellMount<'_>) -> io::Result<Option<Outcome>> {
     let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
@@ -131,12 +140,21 @@ fn talk(
             }
         }
     })?;
+    let mut heard = Instant::now();
     loop {
-        let received = receiver.recv_timeout(READY_MAX);
-        let line = received.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-        match serde_json::from_slice(&line) {
-            Ok(Outcome::Progress(now)) => tell(now),
-            outcome => return Ok(outcome.ok()),
+        let news = match receiver.recv_timeout(LOOK_INTERVAL) {
+            Ok(line) => {
+                heard = Instant::now();
+                match serde_json::from_slice(&line?) {
+                    Ok(Outcome::Progress(now)) => Some(now),
+                    outcome => return Ok(outcome.ok()),
+                }
+            }
+            Err(_) if heard.elapsed() >= READY_MAX => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => None,
+        };
+        if tell(news).is_break() {
+            return Err(io::ErrorKind::Interrupted.into());
         }
     }
 }

@@ -37,6 +37,18 @@ pub enum ControlError {
         /// The pool.
         pool: String,
     },
+    /// Somebody is at the pool who does not serve it yet, or not any more.
+    #[error(
+        "pool `{pool}` is not mounted yet: process {pid} is about to mount it, or at its log, or \
+         just ends. Wait until it is done; to stop it, `kill {pid}`: what its log holds stays \
+         there, and the next mount brings it to the origin"
+    )]
+    Starting {
+        /// The pool.
+        pool: String,
+        /// Who.
+        pid: u32,
+    },
     /// The origin does not take what was written.
     #[error(
         "{} of {} of pool `{pool}` are not at the origin: {}{}\n\

@@ -21,6 +21,7 @@ mod descriptor;
 mod device_open;
 mod device_path;
 mod drain;
+mod early_stop;
 mod error;
 mod holders;
 mod line;
@@ -43,7 +44,7 @@ mod warmth;
 mod wire_path;
 mod writes;
 
-pub use background::{DAEMON_ARGUMENT, mount_in_background, run_daemon};
+pub use background::{DAEMON_ARGUMENT, TellMount, mount_in_background, run_daemon};
 pub use caches::{CacheError, CacheKey, CacheKeyError, Dwpd, DwpdError};
 pub use ceiling::{
     ArcMax, Bounds, CEILING_BYTES_MIN, CeilingError, LimitSource, MemoryLimit, Reading, Room,

@@ -33,9 +33,9 @@ pub struct Owner {
 pub enum LockError {
     /// Another daemon has it.
     #[error(
-        "pool `{}` in front of {} is served already by process {}, at {}; unmount that first \
-         (`warmfront unmount {}`; after a lazy unmount it ends with the last open file), or use \
-         it there",
+        "pool `{}` in front of {} is served already, or about to be, by process {}, at {}; unmount \
+         that first (`warmfront unmount {}`; after a lazy unmount it ends with the last open \
+         file), or use it there",
         .0.pool, .0.origin.display(), .0.pid, .0.mountpoint.display(), .0.mountpoint.display()
     )]
     Held(Box<Owner>),
@@ -74,6 +74,28 @@ impl PoolLock {
         let origin = LockFile::take(&paths.origin_lock(origin.0, origin.1), owner)?;
         let name = LockFile::take(&paths.pool_lock(&owner.pool), owner)?;
         Ok(PoolLock { _origin: origin, _name: name })
+    }
+
+    /// Who holds the lock of a pool's name at the moment.
+    pub fn holder(paths: &Paths, pool: &str) -> Option<Owner> {
+        let mut file = File::open(paths.pool_lock(pool)).ok()?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(rustix::io::Errno::WOULDBLOCK) => match held(Path::new(""), &mut file) {
+                LockError::Held(owner) => Some(*owner),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The pool that is to be mounted at a path, and who is at it.
+    pub fn holder_at(paths: &Paths, mountpoint: &Path) -> Option<Owner> {
+        let entries = std::fs::read_dir(paths.runtime_directory()).ok()?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let pools: Vec<String> =
+            names.filter_map(|name| Some(name.strip_suffix(".lock")?.to_string())).collect();
+        let mut owners = pools.iter().filter_map(|pool| PoolLock::holder(paths, pool));
+        owners.find(|owner| owner.mountpoint == mountpoint)
     }
 
     /// Whether the process has the lock of a pool's name, or has said so before it died.
@@ -159,6 +181,10 @@ mod tests {
             assert!(message.contains("process 7") && message.contains("/fast"), "{message}");
         }
         let other = PoolLock::take(&paths, &owner("b", "/x"), (1, 3)).expect("free");
+        let holder = |pool| PoolLock::holder(&paths, pool).map(|owner| owner.pid);
+        assert_eq!((holder("a"), holder("c")), (Some(7), None));
+        let at = PoolLock::holder_at(&paths, Path::new("/fast"));
+        assert_eq!(at.map(|owner| owner.pool), Some("a".to_string()));
         drop(first);
         drop(PoolLock::take(&paths, &owner("a", "/fast"), (1, 2)).expect("free again"));
         drop(other);

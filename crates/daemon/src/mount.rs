@@ -23,6 +23,7 @@ use crate::checks::Places;
 use crate::descriptor::{self, Announced};
 use crate::device_path::DevicePath;
 use crate::drain::drain_at_end;
+use crate::early_stop::EarlyStop;
 use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
 use crate::logs::{Desk, LogSettings, Tell, unnamed};
@@ -208,7 +209,9 @@ impl Prepared {
             KeeperError::Ceiling(error) => MountError::Ceiling(error),
             KeeperError::System(error) => system("watch the memory")(error),
         })?;
+        let early_stop = EarlyStop::watch().map_err(system("watch signals"))?;
         let (desk, intent_log, replayed) = self.intent_log(&*origin, tell)?;
+        drop(early_stop);
         let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
         let known_as = self.known_as();
         let most_bytes = keeper.status().most_bytes;

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::client::Client;
 use crate::descriptor;
 use crate::error::ControlError;
+use crate::lock::PoolLock;
 use crate::mountinfo::{MountEntry, mount_of, mounts};
 use crate::paths::Paths;
 use crate::pool_file::PoolFile;
@@ -42,7 +43,12 @@ impl Target {
     /// # Errors
     /// When it names nothing, or something whose daemon is dead or another user's.
     pub fn find(paths: &Paths, text: &OsStr) -> Result<Target, ControlError> {
-        let unknown = || ControlError::Unknown { text: text.to_string_lossy().into_owned() };
+        let unknown = || {
+            let path = resolve(Path::new(text)).unwrap_or_else(|| text.into());
+            starting_at(paths, &path).unwrap_or_else(|| ControlError::Unknown {
+                text: text.to_string_lossy().into_owned(),
+            })
+        };
         let is_name = |text: &&str| !text.starts_with(['/', '.']) && !text.is_empty();
         let mut named = None;
         if let Some(name) = text.to_str().filter(is_name) {
@@ -138,7 +144,8 @@ impl Target {
     pub fn client(&self) -> Result<&Client, ControlError> {
         match &self.reach {
             Reach::Mounted(client) => Ok(client),
-            Reach::Stored => Err(ControlError::NotMounted { pool: self.pool.clone() }),
+            Reach::Stored => Err(starting(&self.paths, &self.pool)
+                .unwrap_or_else(|| ControlError::NotMounted { pool: self.pool.clone() })),
         }
     }
 
@@ -221,8 +228,21 @@ fn reach(paths: &Paths, pool: &str) -> Result<Reach, ControlError> {
         Some(client) => {
             Err(ControlError::Dead { mountpoint: client.descriptor().mountpoint.clone() })
         }
-        None => Err(ControlError::Unknown { text: pool.to_string() }),
+        None => Err(starting(paths, pool)
+            .unwrap_or_else(|| ControlError::Unknown { text: pool.to_string() })),
     }
+}
+
+/// That somebody is at a pool who does not answer yet.
+fn starting(paths: &Paths, pool: &str) -> Option<ControlError> {
+    let owner = PoolLock::holder(paths, pool)?;
+    Some(ControlError::Starting { pool: owner.pool, pid: owner.pid })
+}
+
+/// The same of the pool that is to be mounted at a path.
+pub(crate) fn starting_at(paths: &Paths, path: &Path) -> Option<ControlError> {
+    let owner = PoolLock::holder_at(paths, path)?;
+    Some(ControlError::Starting { pool: owner.pool, pid: owner.pid })
 }
 
 fn datasets(paths: &Paths, pool: &str, reach: &Reach) -> Result<Vec<DatasetRow>, ControlError> {

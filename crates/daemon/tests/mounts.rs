@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use daemon::protocol::{Change, Changed, Prime, Request, Response, Source, Undone};
 use daemon::{
-    ArcMax, ControlError, DAEMON_ARGUMENT, MountError, MountRequest, MountSource, Mounted, NewPool,
-    Paths, Setting, Target, Unmounted, create_dataset, create_pool, destroy_pool, list_pools,
-    mount_in_background, mount_in_foreground, mounted_at, mounts, run_daemon, unmount,
+    ArcMax, ControlError, DAEMON_ARGUMENT, MountError, MountProgress, MountRequest, MountSource,
+    Mounted, NewPool, Paths, Setting, Target, Unmounted, create_dataset, create_pool, destroy_pool,
+    list_pools, mount_in_background, mount_in_foreground, mounted_at, mounts, run_daemon, unmount,
 };
 use warmfront::Size;
 
@@ -40,6 +40,11 @@ const TESTS: &[(&str, Test)] = &[
     ("garbage_on_the_socket_is_refused", garbage_on_the_socket_is_refused),
     ("what_cannot_be_mounted_is_told", what_cannot_be_mounted_is_told),
 ];
+
+/// Waits for a mount as long as it takes.
+fn wait_on(_: Option<MountProgress>) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -131,7 +136,7 @@ impl Place {
     }
 
     fn mount(&self) -> Mounted {
-        mount_in_background(&self.paths, &self.request(), &mut |_| ()).expect("it can be mounted")
+        mount_in_background(&self.paths, &self.request(), &mut wait_on).expect("it can be mounted")
     }
 
     fn unmount(&self) {
@@ -219,10 +224,11 @@ fn the_same_is_not_mounted_twice(place: &Place) {
     let elsewhere = place.base.path().join("elsewhere");
     fs::create_dir(&elsewhere).expect("made");
     let request = MountRequest { mountpoint: Some(elsewhere.clone()), ..place.request() };
-    let error = mount_in_background(&place.paths, &request, &mut |_| ()).expect_err("it is served");
+    let error =
+        mount_in_background(&place.paths, &request, &mut wait_on).expect_err("it is served");
     let pid = mounted.descriptor.pid.to_string();
     assert!(error.to_string().contains(&pid) && !error.is_usage(), "{error}");
-    let again = mount_in_background(&place.paths, &place.request(), &mut |_| ())
+    let again = mount_in_background(&place.paths, &place.request(), &mut wait_on)
         .expect_err("it is mounted");
     assert!(again.to_string().contains("already mounted"), "{again}");
     assert!(!is_mounted(&elsewhere));
@@ -239,7 +245,7 @@ fn names_of_pools_are_made_unique(place: &Place) {
         mountpoint: Some(fast.clone()),
         ..place.request()
     };
-    let second = mount_in_background(&place.paths, &request, &mut |_| ()).expect("another origin");
+    let second = mount_in_background(&place.paths, &request, &mut wait_on).expect("another origin");
     assert_eq!(second.descriptor.pool, "slow-2");
     let pools = list_pools(&place.paths).expect("listed");
     let names: Vec<&str> = pools.rows.iter().map(|pool| pool.name.as_str()).collect();
@@ -281,8 +287,8 @@ fn a_lazy_unmount_waits_for_the_last_close(place: &Place) {
     let again =
         unmount(&place.paths, OsStr::new("slow"), true, &mut go_on).expect_err("it is detached");
     assert!(again.to_string().contains("last file is closed"), "{again}");
-    let error =
-        mount_in_background(&place.paths, &place.request(), &mut |_| ()).expect_err("still served");
+    let error = mount_in_background(&place.paths, &place.request(), &mut wait_on)
+        .expect_err("still served");
     assert!(matches!(error, MountError::Background { .. }), "{error}");
     let mut bytes = Vec::new();
     held.read_to_end(&mut bytes).expect("what is open stays readable");
@@ -391,7 +397,7 @@ fn properties_of_a_named_pool_are_saved(place: &Place) {
         properties: vec![("freebehind".into(), "on".into())],
         ..place.request()
     };
-    mount_in_background(&place.paths, &request, &mut |_| ()).expect("where its settings say");
+    mount_in_background(&place.paths, &request, &mut wait_on).expect("where its settings say");
     let set = |pairs: &[(&str, &str)]| {
         let dataset = "tank/photos".to_string();
         let change = Change::Set { dataset, properties: properties(pairs) };
@@ -514,7 +520,7 @@ fn paths_need_not_be_text(place: &Place) {
         ..place.request()
     };
     let mounted =
-        mount_in_background(&place.paths, &request, &mut |_| ()).expect("it can be mounted");
+        mount_in_background(&place.paths, &request, &mut wait_on).expect("it can be mounted");
     let target = place.find(fast.join(name)).expect("a path");
     let client = target.client().expect("it is mounted");
     assert_eq!(client.status().expect("it answers").mountpoint, mounted.descriptor.mountpoint);
@@ -549,7 +555,7 @@ fn garbage_on_the_socket_is_refused(place: &Place) {
 
 fn what_cannot_be_mounted_is_told(place: &Place) {
     let fails = |request: MountRequest, is_usage: bool, fragment: &str| {
-        let error = mount_in_background(&place.paths, &request, &mut |_| ()).expect_err(fragment);
+        let error = mount_in_background(&place.paths, &request, &mut wait_on).expect_err(fragment);
         assert!(error.to_string().contains(fragment), "{error}");
         assert_eq!(error.is_usage(), is_usage, "{error}");
         assert!(!is_mounted(&place.fast));

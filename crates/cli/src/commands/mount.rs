@@ -1,5 +1,6 @@
 use std::ffi::OsStr;
 use std::fmt::Write;
+use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use daemon::{DevicePath, MountRequest, MountSource, Mounted, Paths, Unmounted};
@@ -11,8 +12,9 @@ use crate::commands::{
     cache_key, caches, ceiling, drive_writes, floor, log_device, settings, target,
 };
 use crate::draining::Draining;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::format::print;
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 
 /// Mounts, and says what is served and what to do next.
@@ -46,7 +48,15 @@ pub(crate) fn mount(paths: &Paths, arguments: MountArguments) -> Result<()> {
         })?;
     } else {
         let mut progress = Progress::default();
-        let mounted = daemon::mount_in_background(paths, &request, &mut |now| progress.show(now));
+        let interrupt = Interrupt::watch()
+            .map_err(|error| Failure::new(format!("cannot watch for ctrl-C: {error}")))?;
+        let mounted = daemon::mount_in_background(paths, &request, &mut |now| {
+            now.into_iter().for_each(|now| progress.show(now));
+            match interrupt.is_set() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
         progress.end();
         print(&greeting(&mounted?));
     }

@@ -177,8 +177,8 @@ pub enum LogError {
     },
     /// The log is in use.
     #[error(
-        "pool `{pool}` is mounted and uses its log; unmount it first (`warmfront status {pool}` \
-         shows how the log does)"
+        "pool `{pool}` is mounted and uses its log, or is being mounted or replayed just now; \
+         unmount it first, or wait (`warmfront status {pool}` shows which)"
     )]
     InUse {
         /// The pool.

@@ -13,6 +13,7 @@ use super::marker::{Marker, digits};
 use crate::caches::random_bytes;
 use crate::device_open::DeviceOpenError;
 use crate::device_path::{DevicePath, DeviceRole, is_same};
+use crate::early_stop::EarlyStop;
 use crate::error::ControlError;
 use crate::lock::{Owner, PoolLock};
 use crate::paths::Paths;
@@ -231,6 +232,8 @@ impl LogTarget {
         let desk = Desk::new(pool, marker_path.clone(), (&owner.origin, &*origin), None)?;
         let settings =
             LogSettings { device: Some(self.device.clone()), discard: false, force: false };
+        let system = |error| ControlError::System { path: path.clone(), error };
+        let _early_stop = EarlyStop::watch().map_err(system)?;
         let (_, notes) = desk.open(&*origin, &settings, false, tell)?;
         desk.emptied()?;
         Ok(notes)
