@@ -5,6 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::{Failure, Result};
 use crate::interrupt::Interrupt;
+use crate::progress::sized;
 
 /// A bar that shows how what was written comes to the origin, until ctrl-C.
 #[derive(Debug)]
@@ -26,9 +27,9 @@ impl Draining {
         self.most_bytes = self.most_bytes.max(undone.waiting_bytes);
         let most = self.most_bytes;
         let bar = self.bar.get_or_insert_with(|| {
-            let style = "to the origin {wide_bar} {bytes} of {total_bytes}, {eta} left {msg}";
+            let style = "to the origin {wide_bar} {size} of {whole}, {eta} left {msg}";
             let style = ProgressStyle::with_template(style).expect("a template that is right");
-            ProgressBar::new(most).with_style(style)
+            ProgressBar::new(most).with_style(sized(style))
         });
         bar.set_length(most);
         bar.set_position(most - undone.waiting_bytes);

@@ -1,12 +1,14 @@
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use daemon::MountProgress;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use warmfront::HumanSize;
 
 use crate::format::count;
 
-const BYTES: &str = "{msg} {bar:30} {bytes} of {total_bytes}, {eta} left";
+const BYTES: &str = "{msg} {bar:30} {size} of {whole}, {eta} left";
 const RECORDS: &str = "{msg} {bar:30} {human_pos} of {human_len} records, {eta} left";
 const UNKNOWN: &str = "{spinner} {msg}";
 
@@ -62,13 +64,27 @@ impl Progress {
     }
 }
 
+/// Shows `{size}` of `{whole}`, and `{speed}`, in the units of all other output.
+pub(crate) fn sized(style: ProgressStyle) -> ProgressStyle {
+    let show = |bytes: fn(&ProgressState) -> u64, end: &'static str| {
+        move |state: &ProgressState, text: &mut dyn Write| {
+            // A bar that cannot be drawn is none.
+            let _ = write!(text, "{}{end}", HumanSize(bytes(state)));
+        }
+    };
+    style
+        .with_key("size", show(ProgressState::pos, ""))
+        .with_key("whole", show(|state| state.len().unwrap_or(0), ""))
+        .with_key("speed", show(|state| state.per_sec() as u64, "/s"))
+}
+
 fn new_bar(what: &'static str, template: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(0).with_message(what);
     if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
+        bar.set_style(sized(style));
     }
     bar.enable_steady_tick(Duration::from_millis(200));
     bar

@@ -4,7 +4,7 @@ use std::{fs, io};
 
 use rustix::fs::statvfs;
 use rustix::io::Errno;
-use storage::{DeviceError, DeviceOptions, FileDevice};
+use storage::{Device, DeviceError, DeviceOptions, FileDevice};
 use warmfront::{ExactSize, HumanSize};
 
 use crate::device_path::{DevicePath, DeviceRole};
@@ -87,6 +87,21 @@ pub enum DeviceOpenError {
         /// What there is, in words.
         available: String,
     },
+    /// A block device is as large as it is.
+    #[error(
+        "{role} device {} is a block device of {}, not of {}; name it without a size",
+        path.display(), ExactSize(*size_bytes), ExactSize(*wanted_bytes)
+    )]
+    Shorter {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+        /// How large it is, bytes.
+        size_bytes: u64,
+        /// What was asked for, bytes.
+        wanted_bytes: u64,
+    },
     /// The system does not open it.
     #[error("{role} device {}: {error}", path.display())]
     Device {
@@ -117,8 +132,7 @@ impl DevicePath {
         tops: &[Top],
     ) -> Result<(), DeviceOpenError> {
         let path = &self.path;
-        let is_block =
-            fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+        let is_block = is_block(path);
         // What is not there yet is where its directory is.
         let place = path.canonicalize().or_else(|error| {
             let directory = path.parent().ok_or(error)?;
@@ -165,12 +179,13 @@ impl DevicePath {
         if options.size_bytes.is_none() && before.is_none() {
             return Err(DeviceOpenError::Missing { role, path });
         }
-        FileDevice::open(&path, options).map_err(|error| {
+        let device = FileDevice::open(&path, options).map_err(|error| {
             self.undo(before);
             let errno = match error {
                 DeviceError::System { errno, .. } => Some(errno),
                 _ => None,
             };
+            let path = path.clone();
             match errno {
                 Some(Errno::NOENT) => DeviceOpenError::NoDirectory { role, path },
                 Some(Errno::ISDIR) => DeviceOpenError::Directory { role, path },
@@ -181,7 +196,14 @@ impl DevicePath {
                 }
                 _ => DeviceOpenError::Device { role, path, error },
             }
-        })
+        })?;
+        let size_bytes = device.info().size_bytes;
+        match options.size_bytes {
+            Some(wanted_bytes) if size_bytes < wanted_bytes && is_block(&path) => {
+                Err(DeviceOpenError::Shorter { role, path, size_bytes, wanted_bytes })
+            }
+            _ => Ok(device),
+        }
     }
 
     /// Makes a file as long again as it was before it was opened, or removes it if it was not
@@ -204,6 +226,10 @@ impl DevicePath {
             _ => {}
         }
     }
+}
+
+fn is_block(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
 /// What the disk of a file has left, in words.

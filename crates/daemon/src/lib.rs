@@ -30,6 +30,7 @@ mod logging;
 mod logs;
 mod mount;
 mod mountinfo;
+mod origin_place;
 mod paths;
 mod pool_file;
 mod pools;

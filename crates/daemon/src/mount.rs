@@ -28,6 +28,7 @@ use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
 use crate::logs::{Desk, LogSettings, Tell, unnamed};
 use crate::mountinfo::{mounted_at, mounts};
+use crate::origin_place::OriginPlace;
 use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
 use crate::protocol::{Descriptor, Response};
@@ -242,6 +243,8 @@ impl Prepared {
         let (warmth, hot) = Warmth::new(&pool, snapshots, self.cold);
         // A working directory inside somebody's mount would keep that in use.
         std::env::set_current_dir("/").map_err(system("leave the working directory"))?;
+        let origin_place =
+            OriginPlace::new(&self.places.origin).map_err(system("open the origin"))?;
         let mountpoint = self.places.mountpoint.clone();
         let mount = fuse::mount(
             &mountpoint,
@@ -278,6 +281,7 @@ impl Prepared {
             shelf,
             desk: desk.clone(),
             origin,
+            origin_place,
             warmth: warmth.clone(),
             read_only: self.read_only,
             slow: self.slow.map(|model| model.to_string()),

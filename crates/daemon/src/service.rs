@@ -22,6 +22,7 @@ use crate::error::is_usage;
 use crate::holders::holders_of;
 use crate::logs::{Desk, LogError, LogSettings, Tell};
 use crate::mountinfo::{mounted_at, mounts};
+use crate::origin_place::OriginPlace;
 use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
 use crate::protocol::{
@@ -48,6 +49,7 @@ pub(crate) struct Service {
     pub desk: Arc<Desk>,
     /// The origin, as the pool sees it.
     pub origin: Arc<dyn Origin>,
+    pub origin_place: OriginPlace,
     pub warmth: Arc<Warmth>,
     pub read_only: bool,
     pub slow: Option<String>,
@@ -271,12 +273,16 @@ impl Service {
             ));
         }
         if writes.has_lost_log {
-            warnings.push(
-                "the log device failed: fsync waits for the origin; replace it with `pool remove` \
-                 and `pool add`"
-                    .to_string(),
-            );
+            let device = self.desk.device();
+            let path = device.map_or(String::new(), |device| device.path.display().to_string());
+            let pool = &self.descriptor.pool;
+            warnings.push(format!(
+                "the log device failed: fsync waits for the origin. It is {path}; give the pool \
+                 another one: `warmfront pool remove {pool} log {path}`, then `warmfront pool add \
+                 {pool} log PATH`"
+            ));
         }
+        warnings.extend(self.origin_place.moved());
         let Descriptor { pool, pid, origin, mountpoint, settings, log, .. } =
             self.descriptor.clone();
         let log_device = self.desk.device();

@@ -12,6 +12,7 @@ use warmfront::{HumanSize, parse_size};
 use crate::failure::{Failure, Result, status};
 use crate::format::{count, json, print};
 use crate::interrupt::Interrupt;
+use crate::progress::sized;
 
 pub(crate) fn prime(
     paths: &Paths,
@@ -78,9 +79,9 @@ fn show(bar: &ProgressBar, progress: PrimeProgress) {
     }
     if bar.length() != Some(progress.bytes_total) {
         bar.set_length(progress.bytes_total);
-        let template = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        let template = "{bar:30} {size} of {whole}, {speed}, {eta} left";
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
+            bar.set_style(sized(style));
         }
     }
     bar.set_position(progress.bytes_done);

@@ -50,7 +50,9 @@ pub(super) fn lines(status: &Status) -> Vec<(&'static str, String)> {
             lines.extend(self::log(log, &device));
         }
         None if writes.has_lost_log => {
-            let text = format!("{}; fsync waits for the origin", coloured("DEVICE FAILED", 31));
+            let device = status.log_device.as_deref().unwrap_or("-");
+            let failed = coloured("DEVICE FAILED", 31);
+            let text = format!("{device} {failed}; fsync waits for the origin");
             lines.push(("intent log", text));
         }
         None => {}

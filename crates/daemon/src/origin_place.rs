@@ -1,0 +1,58 @@
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, open};
+
+/// Where the directory is by now in front of which a pool stands.
+#[derive(Debug)]
+pub(crate) struct OriginPlace {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+impl OriginPlace {
+    /// The directory that is at `path` now, which leads to it without links and detours.
+    pub fn new(path: &Path) -> io::Result<OriginPlace> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = open(path, flags, Mode::empty())?;
+        Ok(OriginPlace { path: path.to_owned(), directory })
+    }
+
+    /// What is to be told if it is there no longer. The kernel knows without asking the origin,
+    /// which may not answer.
+    pub fn moved(&self) -> Option<String> {
+        let link = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
+        let now = std::fs::read_link(link).ok().filter(|now| *now != self.path)?;
+        Some(format!(
+            "the origin {} has been moved or removed: it is {} now, and is served from there. \
+             Bring it back before the next mount",
+            self.path.display(),
+            now.display()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_moved_is_told() {
+        let base = tempfile::tempdir().expect("a directory");
+        let base = base.path().canonicalize().expect("it is there");
+        let (old, new) = (base.join("old"), base.join("new"));
+        std::fs::create_dir(&old).expect("made");
+        let place = OriginPlace::new(&old).expect("it opens");
+        assert_eq!(place.moved(), None);
+        std::fs::rename(&old, &new).expect("moved");
+        let told = place.moved().expect("it is told");
+        assert!(told.contains("old has been moved") && told.contains("/new now"), "{told}");
+        std::fs::create_dir(&old).expect("made");
+        assert_eq!(place.moved().as_ref(), Some(&told), "another one in its place");
+        std::fs::rename(&new, base.join("x"))
+            .and_then(|()| std::fs::remove_dir(base.join("x")))
+            .expect("removed");
+        assert!(place.moved().expect("it is told").contains("(deleted)"));
+    }
+}
