@@ -136,7 +136,8 @@ pub fn destroy_pool(paths: &Paths, name: &str, force: bool) -> Result<Destroyed,
         .map_err(|error| ControlError::Remove { path: caches.clone(), error })?;
     // The settings come last: until then the same command can be given again. A file with a
     // mistake in it can be removed as well.
-    for path in [&caches, &paths.log(name), &path] {
+    let running = [paths.socket(name), paths.descriptor(name), paths.log(name)];
+    for path in [&caches].into_iter().chain(&running).chain([&path]) {
         remove(path)?;
     }
     let Ok(PoolFile { settings, .. }) = loaded else { return Ok(Destroyed::default()) };

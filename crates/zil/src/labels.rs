@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures::future::{join_all, try_join};
-use storage::{AlignedBuffer, Device, DeviceError, foreign_contents};
+use storage::{AlignedBuffer, Device, DeviceError, foreign_contents, foreign_end};
 
 use crate::error::OpenError;
 use crate::layout::{PAGE_BYTES, RING_OFFSET, SLOTS};
@@ -57,8 +57,18 @@ pub(crate) async fn read_superblock(device: &dyn Device) -> Result<Superblock, O
     if found.contains(&Found::Damaged) {
         return Err(OpenError::Damaged);
     }
-    let bytes = device.read(0, AlignedBuffer::zeroed(RING_OFFSET as usize)).await?;
-    Err(foreign_contents(&bytes).map_or(OpenError::NoLog, |found| OpenError::Foreign { found }))
+    let found = foreign(device).await?;
+    Err(found.map_or(OpenError::NoLog, |found| OpenError::Foreign { found }))
+}
+
+/// What another program has put at the beginning or the end of a device that holds no log.
+pub(crate) async fn foreign(device: &dyn Device) -> Result<Option<&'static str>, DeviceError> {
+    let read = |at| device.read(at, AlignedBuffer::zeroed(RING_OFFSET as usize));
+    if let Some(found) = foreign_contents(&read(0).await?) {
+        return Ok(Some(found));
+    }
+    let end = device.info().size_bytes.saturating_sub(RING_OFFSET);
+    Ok(foreign_end(&read(end).await?))
 }
 
 /// Whether the beginning of a device holds no log.

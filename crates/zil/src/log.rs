@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::stream::{TryStreamExt, iter};
 use parking_lot::Mutex;
-use storage::{AlignedBuffer, Clock, Device, DeviceError, foreign_contents, foreign_end};
+use storage::{AlignedBuffer, Clock, Device, DeviceError};
 
 use crate::chain::{Chain, Departure, Goal, Standing, Task, Wait};
 use crate::error::{AppendError, Failed, OpenError};
@@ -84,9 +84,7 @@ impl Log {
         if !opening.force {
             let bytes = device.read(0, AlignedBuffer::zeroed(RING_OFFSET as usize)).await?;
             labels::is_free(&bytes)?;
-            let end = layout.size_bytes - RING_OFFSET;
-            let last = device.read(end, AlignedBuffer::zeroed(RING_OFFSET as usize)).await?;
-            if let Some(found) = foreign_contents(&bytes).or_else(|| foreign_end(&last)) {
+            if let Some(found) = labels::foreign(&*device).await? {
                 return Err(OpenError::Foreign { found });
             }
         }

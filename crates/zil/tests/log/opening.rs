@@ -31,6 +31,10 @@ fn what_is_no_log_is_not_opened() {
         simulation.run(open(&simulation, device, 1)).err()
     };
     assert_eq!(refused(vec![0; DEVICE_BYTES]), Some(OpenError::NoLog));
+    let mut image = vec![0; DEVICE_BYTES];
+    image[DEVICE_BYTES - 512..][..8].copy_from_slice(b"EFI PART");
+    let found = "the backup of a partition table";
+    assert_eq!(refused(image), Some(OpenError::Foreign { found }));
     let found = "data of another program";
     assert_eq!(refused(vec![7; DEVICE_BYTES]), Some(OpenError::Foreign { found }));
     let memory = memory();
