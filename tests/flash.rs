@@ -331,7 +331,7 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
     warmfront.run(["unmount", &path("fast")]);
     let whose = format!("it is of the mount of {}", path("slow"));
     mount("other", &text, &[])
-        .fails_with(1, &["a cache of another pool", &whose, "--force-cache does so"]);
+        .fails_with(1, &["a cache of another pool", &whose, "(--force-cache)"]);
 
     // It would cache itself.
     let inside = "so that the pool would hold its own cache; choose a place outside";
@@ -389,6 +389,101 @@ fn a_device_that_fails_while_it_is_used_harms_nobody() {
     mount.unmount();
     mount.restart(&words(&cache_file(test_directory().path())));
     read_all(&mount, &contents);
+}
+
+#[test]
+fn a_cache_file_on_a_full_file_system_is_read_and_tried_again() {
+    require!(Requirement::Fuse, Requirement::Root, Requirement::Tool("mkfs.ext4"));
+    let disk = SmallDisk::ext4(128 * MIB as u64);
+    let cache = cache_file(disk.path());
+    let filler = disk.path().join("filler");
+    fs::write(&filler, vec![1; 88 * MIB]).expect("it fits");
+    let (mut mount, mut contents) = with_data(&cache);
+    let device = |mount: &Mount| mount.status()["caches"][0].clone();
+    let is = |mount: &Mount, condition: &str| device(mount)["condition"] == condition;
+    let told = || {
+        read_all(&mount, &contents);
+        let told = mount.warmfront().run(["status", "slow"]);
+        told.contains("has not been written for")
+            && told.contains("the file system of the cache file is full: make room")
+    };
+    assert!(wait_until(PATIENCE, told), "{}", device(&mount));
+    // Tombstones have their room, so nothing is void.
+    let file = File::options().write(true).open(mount.join("data")).expect("it opens");
+    for at in (0..contents.len()).step_by(MIB) {
+        let patch = random_bytes(at as u64, 5000);
+        file.write_all_at(&patch, at as u64).expect("the origin takes it");
+        contents[at..at + patch.len()].copy_from_slice(&patch);
+    }
+    drop(file);
+    read_all(&mount, &contents);
+    assert!(!is(&mount, "void"), "{}", device(&mount));
+    mount.kill();
+    mount.restart(&words(&cache));
+    read_all(&mount, &contents);
+    assert_ne!(device(&mount)["note"], "it was blank");
+    // With room it takes records again.
+    fs::remove_file(&filler).expect("it is there");
+    let records = (contents.len() / RECORD) as u64;
+    let filled = || {
+        read_all(&mount, &contents);
+        is(&mount, "works") && mount.counter("l2_records") >= records
+    };
+    assert!(wait_until(PATIENCE * 4, filled), "{}", device(&mount));
+}
+
+#[test]
+fn a_cache_file_that_is_punched_gives_no_wrong_byte_and_says_so() {
+    require!(Requirement::Fuse, Requirement::Tool("fallocate"));
+    let directory = test_directory();
+    let cache = cache_file(directory.path());
+    let punch = || {
+        let words = ["-p", "-o", "4MiB", "-l", "250MiB"];
+        Program::new("fallocate").args(words).arg(&cache).run().success();
+    };
+    let (mut mount, contents) = with_data(&cache);
+    feed_all(&mount, &contents);
+    let damaged = |mount: &Mount| {
+        read_all(mount, &contents);
+        let told = mount.warmfront().run(["status", "slow"]);
+        let segments = mount.counter("l2_damaged_segments");
+        let words = "was found damaged since it was mounted (records: ";
+        assert!(segments > 5 && told.contains(words), "{segments}: {told}");
+        assert!(told.contains(&format!("whole segments: {segments})")), "{told}");
+    };
+    punch();
+    damaged(&mount);
+    feed_all(&mount, &contents);
+    mount.unmount();
+    punch();
+    mount.restart(&words(&cache));
+    damaged(&mount);
+}
+
+#[test]
+fn keys_of_each_start_keep_within_the_wear_budget() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let cache = directory.path().join("keyed:64M");
+    let cache = cache.to_str().expect("text");
+    let (mut mount, contents) = with_data(&cache_file(directory.path()));
+    let size = 64 * MIB as u64;
+    let words = ["--cache", cache, "--cache-key=each-start", "--arc-max=24M", "--slow=hdd"];
+    for life in 0..5 {
+        mount.unmount();
+        mount.restart(&words);
+        for _ in 0..2 {
+            read_all(&mount, &contents);
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        let device = &mount.status()["caches"][0];
+        let [written, left] =
+            ["written_bytes", "credit_bytes"].map(|name| device[name].as_u64().expect("a count"));
+        // A first fill, a day's budget, and what may be saved up beyond it.
+        assert!(written <= 3 * size + size / 8, "life {life}: {device}");
+        let charged = written.saturating_sub(size);
+        assert!(left + charged <= 2 * size + size / 8, "life {life}: {device}");
+    }
 }
 
 #[test]

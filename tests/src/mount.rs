@@ -301,6 +301,7 @@ pub(crate) fn detach(path: &Path) {
 /// A file system made for one test: a tmpfs of a given size, until dropped. Needs root.
 pub struct SmallDisk {
     directory: TempDir,
+    _image: Option<TempDir>,
 }
 
 impl SmallDisk {
@@ -312,7 +313,18 @@ impl SmallDisk {
             .arg(directory.path())
             .run()
             .success();
-        SmallDisk { directory }
+        SmallDisk { directory, _image: None }
+    }
+
+    /// Mounts a new ext4 in a file of `size_bytes`.
+    pub fn ext4(size_bytes: u64) -> SmallDisk {
+        let image = test_directory();
+        let file = image.path().join("image");
+        std::fs::File::create(&file).expect("a file").set_len(size_bytes).expect("a hole");
+        Program::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&file).run().success();
+        let directory = test_directory();
+        Program::new("mount").args(["-o", "loop"]).arg(&file).arg(directory.path()).run().success();
+        SmallDisk { directory, _image: Some(image) }
     }
 
     /// Its top directory.

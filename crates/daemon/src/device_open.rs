@@ -35,6 +35,17 @@ pub enum DeviceOpenError {
         /// The path.
         path: PathBuf,
     },
+    /// There is a directory, but it takes no files.
+    #[error(
+        "{role} device {}: no file can be made in {}; choose another place",
+        path.display(), path.parent().unwrap_or(path).display()
+    )]
+    NoFiles {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+    },
     /// A directory is no device.
     #[error(
         "{role} device {}: it is a directory; name a file in it, with the size to make it with",
@@ -187,6 +198,9 @@ impl DevicePath {
             };
             let path = path.clone();
             match errno {
+                Some(Errno::NOENT) if path.parent().is_some_and(Path::is_dir) => {
+                    DeviceOpenError::NoFiles { role, path }
+                }
                 Some(Errno::NOENT) => DeviceOpenError::NoDirectory { role, path },
                 Some(Errno::ISDIR) => DeviceOpenError::Directory { role, path },
                 Some(Errno::ROFS) => DeviceOpenError::ReadOnly { role, path },

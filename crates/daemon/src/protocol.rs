@@ -513,6 +513,12 @@ pub struct Latencies {
 /// How well cache devices fit the load; what is not known yet is absent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CacheAdvice {
+    /// Reads of records since the pool was mounted.
+    #[serde(default)]
+    pub reads: u64,
+    /// How many there have to be before anything is said of the load, while there are fewer.
+    #[serde(default)]
+    pub reads_needed: Option<u64>,
     /// Data that have been read again lately, bytes.
     pub active_bytes: Option<u64>,
     /// Active data by RAM and flash together; up to 1 they fit.
@@ -523,7 +529,13 @@ pub struct CacheAdvice {
     pub origin_bytes_per_second: Option<f64>,
     /// Bandwidth of flash by that of the origin; above 1 streams gain as well.
     pub key_ratio_2: Option<f64>,
-    /// RAM that the index takes for a GiB on flash, bytes.
+    /// RAM that the index takes whatever is in it, bytes.
+    #[serde(default)]
+    pub index_fixed_bytes: u64,
+    /// RAM that the index takes for each record besides what it takes when it is empty, bytes.
+    #[serde(default)]
+    pub index_bytes_per_record: Option<f64>,
+    /// The same for a GiB on flash, bytes.
     pub index_bytes_per_gib: Option<f64>,
     /// Until the devices are full, at the rate since the pool was mounted, seconds.
     pub fill_seconds: Option<f64>,
@@ -567,6 +579,15 @@ pub struct CacheStatus {
     pub bypasses: u64,
     /// Why it is bypassed now, if it is.
     pub bypass: Option<CacheBypass>,
+    /// Records that were not as they had been written, since the pool was mounted.
+    #[serde(default)]
+    pub damaged_records: u64,
+    /// Segments given up for that, or found without their directory.
+    #[serde(default)]
+    pub damaged_segments: u64,
+    /// How the last call that failed did so.
+    #[serde(default)]
+    pub fault: Option<CacheFault>,
     /// Set while reads go to the origin because that answers sooner.
     pub slower: Option<CacheSlower>,
     /// Drive writes a day that it is meant for; unlimited if absent.
@@ -578,10 +599,22 @@ pub struct CacheStatus {
 pub struct CacheBypass {
     /// What it did wrong, in words.
     pub reason: String,
+    /// It is read from meanwhile: only writes have failed.
+    #[serde(default)]
+    pub is_read: bool,
     /// How long it has been left alone, seconds.
     pub since_seconds: f64,
     /// Until it is tried again, seconds.
     pub retry_seconds: f64,
+}
+
+/// How a call to a cache device failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheFault {
+    /// The error.
+    pub error: String,
+    /// What helps, in words, if anything does.
+    pub remedy: Option<String>,
 }
 
 /// That the origin answers sooner than a cache device.

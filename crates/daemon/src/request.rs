@@ -225,7 +225,7 @@ pub enum MountError {
 
 fn force_hint(error: &CacheError) -> &'static str {
     match error {
-        CacheError::Add { error, .. } if error.is_forceable() => "; --force-cache does so",
+        CacheError::Add { error, .. } if error.is_forceable() => " (--force-cache)",
         _ => "",
     }
 }

@@ -294,6 +294,7 @@ impl Service {
                  {pool} log {path}`, then `warmfront pool add {pool} log PATH`"
             )
         });
+        let count = |name: &&str| statistics.counters.get(*name);
         let is_log_missing = log_missing.is_some();
         warnings.extend(log_missing);
         Status {
@@ -309,6 +310,7 @@ impl Service {
                 &caches,
                 ceiling.bytes,
                 self.started.elapsed(),
+                ["hits", "iohits", "misses"].iter().filter_map(count).sum(),
             ),
             ceiling_bytes: ceiling.bytes,
             ceiling,

@@ -8,7 +8,10 @@ pub enum AddError {
     #[error("the cache device does not work: {0}")]
     Device(#[from] DeviceError),
     /// It is too small.
-    #[error("a cache device of {size_bytes} bytes is too small: it needs {needed_bytes} bytes")]
+    #[error(
+        "a cache device of {size_bytes} bytes is too small: it needs {}M",
+        needed_bytes.div_ceil(1 << 20)
+    )]
     TooSmall {
         /// Its size.
         size_bytes: u64,

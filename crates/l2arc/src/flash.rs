@@ -519,6 +519,7 @@ impl Flash {
         Statistics {
             records: self.shared.index.len(),
             index_bytes: self.shared.index.charged_bytes(),
+            index_fixed_bytes: crate::index::FIXED_BYTES,
             rings,
             tenants,
             ..self.shared.counters.snapshot()

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::time::Duration;
 
 use storage::DeviceError;
@@ -24,26 +25,11 @@ const LOOK_WEIGHT: u32 = 2;
 const WORTH_SHARE: u32 = 4;
 const WORTH_TIME: u32 = 2;
 
-/// What a device did wrong.
+/// What a device is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// It failed to read.
+pub(crate) enum Call {
     Read,
-    /// It failed to write.
     Write,
-    /// It did not answer in time.
-    Silent,
-    /// It brought what was not written.
-    Damage,
-}
-
-impl From<&DeviceError> for Failure {
-    fn from(error: &DeviceError) -> Failure {
-        match error {
-            DeviceError::TimedOut { .. } => Failure::Silent,
-            _ => Failure::Read,
-        }
-    }
 }
 
 /// Failures of a device, by what it did wrong.
@@ -60,12 +46,11 @@ pub struct Failures {
 }
 
 impl Failures {
-    fn count(&mut self, failure: Failure) {
-        *match failure {
-            Failure::Read => &mut self.reads,
-            Failure::Write => &mut self.writes,
-            Failure::Silent => &mut self.silent,
-            Failure::Damage => &mut self.damaged,
+    fn count(&mut self, call: Call, error: &DeviceError) {
+        *match (call, error) {
+            (_, DeviceError::TimedOut { .. }) => &mut self.silent,
+            (Call::Read, _) => &mut self.reads,
+            (Call::Write, _) => &mut self.writes,
         } += 1;
     }
 
@@ -75,11 +60,28 @@ impl Failures {
     }
 }
 
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failures { reads, writes, silent, damaged } = *self;
+        let all = [
+            (reads, "failed reads"),
+            (writes, "failed writes"),
+            (silent, "calls without an answer in time"),
+            (damaged, "damaged records"),
+        ];
+        let some = all.iter().filter(|(count, _)| *count > 0);
+        let words: Vec<String> = some.map(|(count, what)| format!("{count} {what}")).collect();
+        f.write_str(&words.join(", "))
+    }
+}
+
 /// That a device is left alone for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bypass {
     /// What it did wrong within a minute.
     pub failures: Failures,
+    /// It is read from meanwhile: only writes have failed.
+    pub is_read: bool,
     /// How long it has been left alone.
     pub since: Duration,
     /// How long until it is tried again.
@@ -126,6 +128,12 @@ pub(crate) struct Health {
     bypassed_until: Duration,
     bypassed_for: Failures,
     bypass: Duration,
+    /// Records that were not as they had been written, since the start.
+    pub(crate) damaged_records: u64,
+    /// Segments given up because of that.
+    pub(crate) damaged_segments: u64,
+    /// How the last call that failed did so.
+    pub(crate) error: Option<DeviceError>,
     /// How long a read takes that has no others before it: while nothing is written, and beside
     /// writes. What a fill makes of the one says nothing about the other.
     latencies: [Latency; 2],
@@ -170,15 +178,23 @@ impl Latency {
 }
 
 impl Health {
-    /// Whether the device is left alone for now.
+    /// Whether the device is left alone for now, at least with writes.
     pub(crate) fn is_bypassed(&self, now: Duration) -> bool {
         now < self.bypassed_until
+    }
+
+    /// Whether such calls are spared the device for now. One that failed to write only, as where
+    /// its file system is full, is read from.
+    pub(crate) fn is_spared(&self, call: Call, now: Duration) -> bool {
+        let Failures { reads, silent, .. } = self.bypassed_for;
+        self.is_bypassed(now) && (call == Call::Write || reads + silent > 0)
     }
 
     /// Why the device is left alone, if it is.
     pub(crate) fn bypass(&self, now: Duration) -> Option<Bypass> {
         self.is_bypassed(now).then(|| Bypass {
             failures: self.bypassed_for,
+            is_read: !self.is_spared(Call::Read, now),
             since: now.saturating_sub(self.bypassed_at),
             left: self.bypassed_until.saturating_sub(now),
         })
@@ -295,16 +311,15 @@ impl Health {
         self.latencies[usize::from(is_writing)].add(alone, weight);
     }
 
-    /// A call failed, or brought what was not written. Says whether the device is bypassed now.
-    pub(crate) fn failed(&mut self, failure: Failure, now: Duration) -> bool {
-        if now >= self.window_ends {
-            self.window_ends = now.saturating_add(WINDOW);
-            self.failures = Failures::default();
-            if now.saturating_sub(self.bypassed_until) >= BYPASS.1 {
-                self.bypass = Duration::ZERO;
-            }
+    /// A call failed. Says whether the device is bypassed because of this.
+    pub(crate) fn failed(&mut self, call: Call, error: &DeviceError, now: Duration) -> bool {
+        self.error = Some(error.clone());
+        if self.is_spared(call, now) {
+            // It began before that.
+            return false;
         }
-        self.failures.count(failure);
+        self.renew_window(now);
+        self.failures.count(call, error);
         if self.failures.unanswered() < FAILURES_MAX {
             return false;
         }
@@ -316,6 +331,23 @@ impl Health {
         self.bypasses += 1;
         true
     }
+
+    /// A call brought what was not written.
+    pub(crate) fn damaged(&mut self, now: Duration) {
+        self.renew_window(now);
+        self.failures.damaged += 1;
+        self.damaged_records += 1;
+    }
+
+    fn renew_window(&mut self, now: Duration) {
+        if now >= self.window_ends {
+            self.window_ends = now.saturating_add(WINDOW);
+            self.failures = Failures::default();
+            if now.saturating_sub(self.bypassed_until) >= BYPASS.1 {
+                self.bypass = Duration::ZERO;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -324,12 +356,37 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn error() -> DeviceError {
+        DeviceError::Closed { operation: "test" }
+    }
+
+    #[test]
+    fn a_device_that_fails_to_write_only_is_read_from() {
+        let mut health = Health::default();
+        let fail = |health: &mut Health, call| {
+            (0..FAILURES_MAX).filter(|_| health.failed(call, &error(), SECOND)).count()
+        };
+        assert_eq!(fail(&mut health, Call::Write), 1);
+        let spared =
+            |health: &Health| [Call::Read, Call::Write].map(|call| health.is_spared(call, SECOND));
+        assert_eq!(spared(&health), [false, true]);
+        assert!(health.bypass(SECOND).is_some_and(|bypass| bypass.is_read));
+        assert_eq!(fail(&mut health, Call::Write), 0, "those that began before change nothing");
+        assert_eq!(fail(&mut health, Call::Read), 1);
+        assert_eq!(spared(&health), [true, true]);
+        let bypass = health.bypass(SECOND).expect("it is");
+        assert_eq!(
+            (bypass.is_read, bypass.failures.to_string().as_str()),
+            (false, "8 failed reads")
+        );
+    }
+
     #[test]
     fn damage_alone_bypasses_nothing() {
         let mut health = Health::default();
-        assert!((0..1000).all(|_| !health.failed(Failure::Damage, SECOND)));
-        assert!((1..FAILURES_MAX).all(|_| !health.failed(Failure::Read, SECOND)));
-        assert!(health.failed(Failure::Read, SECOND));
+        (0..1000).for_each(|_| health.damaged(SECOND));
+        assert!((1..FAILURES_MAX).all(|_| !health.failed(Call::Read, &error(), SECOND)));
+        assert!(health.failed(Call::Read, &error(), SECOND));
         let bypass = health.bypass(SECOND).expect("it is");
         assert_eq!((bypass.failures.reads, bypass.failures.damaged), (FAILURES_MAX, 1000));
     }
@@ -339,7 +396,7 @@ mod tests {
         let mut health = Health::default();
         let mut now = SECOND;
         for expected in [10, 20, 40] {
-            let bypassed = (0..FAILURES_MAX).map(|_| health.failed(Failure::Read, now));
+            let bypassed = (0..FAILURES_MAX).map(|_| health.failed(Call::Read, &error(), now));
             assert_eq!(bypassed.filter(|it| *it).count(), 1);
             let bypass = health.bypass(now + SECOND).expect("it is");
             assert_eq!((bypass.since, bypass.left), (SECOND, SECOND * (expected - 1)));
@@ -350,7 +407,7 @@ mod tests {
         }
         for _ in 0..100 {
             now += WINDOW / 4;
-            assert!(!health.failed(Failure::Write, now), "few failures are borne");
+            assert!(!health.failed(Call::Write, &error(), now), "few failures are borne");
         }
     }
 

@@ -74,6 +74,10 @@ impl Entry {
     }
 }
 
+/// RAM of the shards, and of what each has beyond 16 bytes an entry, bytes.
+pub(crate) const FIXED_BYTES: u64 =
+    (SHARDS * (size_of::<Mutex<Table>>() + table::LEAST_BYTES)) as u64;
+
 /// Hashes of keys and where their records lie, in 12 bytes each.
 ///
 /// Of a hash, 40 bits are kept: 8 choose the shard, 32 are in the entry. Two keys that agree in
@@ -229,6 +233,19 @@ mod tests {
         let zero = Location { ring: 0, segment: 0, unit: 0 };
         let small = Entry { location: zero, blocks: 1, heat: 0, metadata: false, bad: false };
         assert_eq!(Entry::unpack(small.pack()), small);
+    }
+
+    #[test]
+    fn an_entry_of_few_takes_as_much_besides_what_is_fixed() {
+        let index = Index::new();
+        let mut random = storage::Random::new(7);
+        let location = Location { ring: 0, segment: 1, unit: 2 };
+        let entry = Entry { location, blocks: 9, heat: 0, metadata: false, bad: false };
+        for _ in 0..20_000 {
+            index.insert(random.draw(), entry).expect("it is new");
+            let bytes = index.charged_bytes().saturating_sub(FIXED_BYTES);
+            assert!(bytes <= 16 * index.len(), "{bytes} bytes for {}", index.len());
+        }
     }
 
     #[test]

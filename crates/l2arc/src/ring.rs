@@ -23,9 +23,10 @@ use std::sync::atomic::AtomicU64;
 use std::task::{Poll, Waker};
 
 use parking_lot::Mutex;
-use storage::{Clock, Device, Spawn};
+use storage::{Clock, Device, DeviceError, Spawn};
 
 use crate::buffers::Buffers;
+use crate::health::{Bypass, Call};
 use crate::index::Index;
 use crate::options::Options;
 use crate::record::Place;
@@ -120,9 +121,28 @@ impl Ring {
         self.state.lock().renounced = true;
     }
 
+    /// Takes note of a call that failed, and says so in the log if the device is left alone now.
+    fn failed(&self, state: &mut State, call: Call, error: &DeviceError) {
+        let (now, device) = (self.now(), &self.device.info().name);
+        tracing::warn!(device, ?call, %error, "a cache device failed");
+        if state.health.failed(call, error, now)
+            && let Some(bypass) = state.health.bypass(now)
+        {
+            let Bypass { failures, is_read, left, .. } = bypass;
+            let what = if is_read { "written" } else { "used" };
+            let seconds = left.as_secs();
+            let times = state.health.bypasses;
+            tracing::warn!(
+                device, %failures, last = %error, times,
+                "a cache device is not {what} for {seconds} s, then tried again"
+            );
+        }
+    }
+
     /// Gives up what the device holds.
-    fn void(&self) {
+    fn void(&self, error: &DeviceError) {
         let mut state = self.state.lock();
+        state.health.error = Some(error.clone());
         if matches!(state.condition, Condition::Works) {
             tracing::error!(
                 device = self.device.info().name,
@@ -140,9 +160,14 @@ impl Ring {
         self.shared.index.retain(|entry| entry.location.ring != self.id);
     }
 
+    /// How the device does for those who read from it.
     pub(crate) fn condition(&self) -> Condition {
         let now = self.now();
-        self.state.lock().shown_condition(now)
+        let state = self.state.lock();
+        match state.shown_condition(now) {
+            Condition::Bypassed if !state.health.is_spared(Call::Read, now) => Condition::Works,
+            condition => condition,
+        }
     }
 
     pub(crate) fn statistics(&self) -> RingStatistics {
@@ -165,12 +190,16 @@ impl Ring {
             written_bytes: state.wear.written_bytes,
             credit_bytes: state.wear.credit_bytes(),
             latency: state.health.latency(),
+            is_filled: state.is_filled(),
+            idle: now.saturating_sub(state.written_at),
             lanes: lanes.count,
             chunk_bytes: lanes.chunk_bytes,
             write_rate_bytes,
             read_rate_bytes: state.health.rate.bytes_a_second(),
             bypasses: state.health.bypasses,
             bypass: state.health.bypass(now),
+            error: state.health.error.clone(),
+            damaged: (state.health.damaged_records, state.health.damaged_segments),
             slower: state.health.slower(now),
         }
     }

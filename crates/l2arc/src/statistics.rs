@@ -1,6 +1,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use storage::DeviceError;
+
 use crate::health::{Bypass, Slower};
 use crate::refused::{Miss, Refused};
 
@@ -111,6 +113,8 @@ pub struct Statistics {
     pub records: u64,
     /// RAM of the index, bytes.
     pub index_bytes: u64,
+    /// What of that it takes before there are many records, bytes.
+    pub index_fixed_bytes: u64,
     /// The devices.
     pub rings: Vec<RingStatistics>,
     /// Bytes on flash by dataset, with headers, including what has died since.
@@ -146,6 +150,10 @@ pub struct RingStatistics {
     pub credit_bytes: u64,
     /// How long a read takes.
     pub latency: Duration,
+    /// It was full once.
+    pub is_filled: bool,
+    /// Since a record was last written to it, or since it was added.
+    pub idle: Duration,
     /// How many writes it has at a time, as found out since the start.
     pub lanes: usize,
     /// How long each of these is, bytes.
@@ -159,6 +167,11 @@ pub struct RingStatistics {
     pub bypasses: u64,
     /// Why it is bypassed, if it is.
     pub bypass: Option<Bypass>,
+    /// How the last call that failed did so.
+    pub error: Option<DeviceError>,
+    /// Records that were not as they had been written, and segments given up for that or without
+    /// their directory, since the start.
+    pub damaged: (u64, u64),
     /// Set while reads go to the origin because that answers sooner.
     pub slower: Option<Slower>,
 }

@@ -76,6 +76,15 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// [`DeviceError::Unsupported`] where the device knows no such thing.
     fn discard(&self, offset: u64, bytes: u64) -> DeviceTask<'_, ()>;
+
+    /// Gives these bytes their space, where the device gives space to what is written only: so
+    /// that writes to them do not fail later for want of it.
+    ///
+    /// # Errors
+    /// When there is no space.
+    fn allocate(&self, _offset: u64, _bytes: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
 }
 
 /// Whether a call lies on the device and keeps to its blocks.

@@ -30,6 +30,9 @@ pub(crate) struct Lives {
 struct State {
     /// In hexadecimal digits.
     lives: Vec<String>,
+    /// All were struck off, and none has been noted since.
+    #[serde(default)]
+    struck: bool,
     /// The pool's id, in hexadecimal digits.
     #[serde(default)]
     pool: String,
@@ -76,14 +79,19 @@ impl Lives {
 
     /// Replaces them, in a way that lasts.
     pub(crate) fn set(&self, lives: &[u128]) -> io::Result<()> {
-        self.replace(&mut self.state.lock().0, lives)
+        self.replace(&mut self.state.lock().0, lives, false)
     }
 
     /// Strikes all off, in a way that lasts.
     pub(crate) fn strike(&self) -> io::Result<()> {
         let (state, strikes) = &mut *self.state.lock();
         *strikes += 1;
-        self.replace(state, &[])
+        self.replace(state, &[], true)
+    }
+
+    /// Whether all were struck off and none has been noted since.
+    pub(crate) fn is_struck(&self) -> bool {
+        self.state.lock().0.struck
     }
 
     /// How often all were struck off.
@@ -94,12 +102,13 @@ impl Lives {
     /// Replaces them, unless all were struck off since that had happened so often.
     pub(crate) fn set_unless_struck(&self, lives: &[u128], strikes: u64) -> io::Result<()> {
         let (state, now) = &mut *self.state.lock();
-        if *now == strikes { self.replace(state, lives) } else { Ok(()) }
+        if *now == strikes { self.replace(state, lives, false) } else { Ok(()) }
     }
 
-    fn replace(&self, state: &mut State, lives: &[u128]) -> io::Result<()> {
+    fn replace(&self, state: &mut State, lives: &[u128], struck: bool) -> io::Result<()> {
         let new = State {
             lives: lives.iter().map(|life| format!("{life:032x}")).collect(),
+            struck,
             pool: digits(self.pool.0),
             called: self.pool.1.clone(),
         };
@@ -162,7 +171,7 @@ mod tests {
                 lives.strike().expect("written");
             }
             lives.set_unless_struck(&[2], strikes).expect("written");
-            assert_eq!(lives.all(), expected);
+            assert_eq!((lives.all(), lives.is_struck()), (expected, is_struck));
         }
     }
 }

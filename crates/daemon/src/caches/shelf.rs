@@ -1,14 +1,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
-use storage::FileDevice;
+use rustix::io::Errno;
+use storage::{DeviceError, FileDevice};
 use warmfront::flash::{
-    AddError, Condition, Failures, FlashOptions, Opened, Opening, Options, RingStatistics,
-    Statistics,
+    AddError, Condition, FlashOptions, Opened, Opening, Options, RingStatistics, Statistics,
 };
 use warmfront::{ExactSize, Pool};
 
@@ -16,7 +17,7 @@ use super::key::{CacheKey, CacheKeyError, Dwpd};
 use super::lives::{Lives, id_of, random_bytes};
 use crate::device_open::{DeviceOpenError, Top};
 use crate::device_path::{DevicePath, DeviceRole};
-use crate::protocol::{CacheBypass, CacheSlower, CacheStatus};
+use crate::protocol::{CacheBypass, CacheFault, CacheSlower, CacheStatus};
 
 /// The part of the ceiling that the index of what lies on flash may take, as its divisor.
 const INDEX_SHARE: u64 = 4;
@@ -104,6 +105,8 @@ pub(crate) struct Shelf {
     life: Mutex<u128>,
     state_path: PathBuf,
     lives: Arc<Lives>,
+    /// A device failed to take a tombstone when the pool last ran, so none is believed.
+    was_struck: AtomicBool,
     dwpd: Dwpd,
     /// The key, if it could not be used: then no device is.
     missing_key: Option<CacheKey>,
@@ -143,7 +146,19 @@ impl Shelf {
         let flash = FlashOptions { options, renounce: Some(Arc::new(renounce)) };
         let devices = Mutex::default();
         let tops = [("origin", origin), ("mount point", mountpoint)];
-        Ok((Shelf { tops, pool_id, life, state_path, lives, dwpd, missing_key, devices }, flash))
+        let was_struck = AtomicBool::new(false);
+        let shelf = Shelf {
+            tops,
+            pool_id,
+            life,
+            state_path,
+            lives,
+            was_struck,
+            dwpd,
+            missing_key,
+            devices,
+        };
+        Ok((shelf, flash))
     }
 
     /// Takes in the devices that the pool starts with. Of those it is told what was found; one
@@ -155,6 +170,7 @@ impl Shelf {
         strict: bool,
     ) -> Result<Vec<String>, CacheError> {
         let before = self.lives.all();
+        self.was_struck.store(self.lives.is_struck(), Ordering::Relaxed);
         if settings.devices.is_empty() && before.is_empty() {
             return Ok(Vec::new());
         }
@@ -274,8 +290,12 @@ impl Shelf {
         });
         let found = match opened {
             Opened::Warm if keeps.is_some() => keeps.as_deref(),
-            Opened::Formatted => None,
+            Opened::Formatted if !force => None,
             Opened::Warm => Some("it is warm"),
+            Opened::Formatted => Some("it was made anew, whatever it held"),
+            Opened::Stale if self.was_struck.load(Ordering::Relaxed) => Some(
+                "a cache device of the pool took no tombstone when it last ran, so it starts empty",
+            ),
             Opened::Stale => Some("the pool was used without it since, so it starts empty"),
             Opened::OtherKey => {
                 Some("it was encrypted with another key, or with none, so it starts empty")
@@ -349,9 +369,16 @@ impl Shelf {
                 latency_us: count(|ring| ring.latency.as_micros() as u64),
                 bypasses: count(|ring| ring.bypasses),
                 bypass: ring.and_then(|ring| ring.bypass).map(|bypass| CacheBypass {
-                    reason: in_words(&bypass.failures),
+                    reason: format!("{} within a minute", bypass.failures),
+                    is_read: bypass.is_read,
                     since_seconds: bypass.since.as_secs_f64(),
                     retry_seconds: bypass.left.as_secs_f64(),
+                }),
+                damaged_records: count(|ring| ring.damaged.0),
+                damaged_segments: count(|ring| ring.damaged.1),
+                fault: ring.and_then(|ring| ring.error.as_ref()).map(|error| CacheFault {
+                    error: error.to_string(),
+                    remedy: remedy(error).map(str::to_string),
                 }),
                 slower: ring.and_then(|ring| ring.slower).map(|slower| CacheSlower {
                     origin_us: slower.origin.as_micros() as u64,
@@ -387,16 +414,36 @@ fn whose(path: &Path, owner: Option<&String>) -> String {
     })
 }
 
-/// What a device did wrong.
-fn in_words(failures: &Failures) -> String {
-    let Failures { reads, writes, silent, damaged } = *failures;
-    let all = [
-        (reads, "failed reads"),
-        (writes, "failed writes"),
-        (silent, "calls without an answer in time"),
-        (damaged, "damaged records"),
-    ];
-    let some = all.iter().filter(|(count, _)| *count > 0);
-    let words: Vec<String> = some.map(|(count, what)| format!("{count} {what}")).collect();
-    format!("{} within a minute", words.join(", "))
+/// What helps against an error of a cache device; nothing if only time does.
+fn remedy(error: &DeviceError) -> Option<&'static str> {
+    match error {
+        DeviceError::System { errno: Errno::NOSPC | Errno::DQUOT, .. } => Some(
+            "the file system of the cache file is full: make room there, or give the pool a \
+             smaller one",
+        ),
+        DeviceError::System { errno: Errno::IO | Errno::NXIO | Errno::NODEV, .. }
+        | DeviceError::TimedOut { .. } => Some("see what the kernel's log says of it"),
+        DeviceError::System { errno: Errno::ROFS | Errno::PERM, .. } => {
+            Some("it has become read-only: make it writable again")
+        }
+        DeviceError::Short { .. } => {
+            Some("it has become shorter: remove it from the pool and add it again")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_log_is_named_only_where_it_tells_more() {
+        let system = |errno| remedy(&DeviceError::System { operation: "write", errno });
+        assert!(system(Errno::NOSPC).is_some_and(|it| it.contains("is full: make room")));
+        assert!(system(Errno::IO).is_some_and(|it| it.contains("kernel's log")));
+        let short = DeviceError::Short { operation: "read", offset: 0, bytes: 2, moved: 1 };
+        assert!(remedy(&short).is_some_and(|it| it.contains("shorter")));
+        assert_eq!(remedy(&DeviceError::Closed { operation: "read" }), None);
+    }
 }

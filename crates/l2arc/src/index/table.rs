@@ -36,6 +36,10 @@ impl Slot {
     }
 }
 
+/// What a table takes beyond 16 bytes an entry, bytes: the places behind the last home, and the
+/// first homes.
+pub(super) const LEAST_BYTES: usize = 12 * size_of::<Slot>();
+
 /// Places behind the last home, for what is pushed beyond it.
 fn slack(homes: usize) -> usize {
     homes / 64 + 8

@@ -162,8 +162,8 @@ async fn commit(ring: Arc<Ring>) {
             std::mem::take(&mut journal.waiters)
         };
         waiters.into_iter().for_each(Waker::wake);
-        if written.is_err() {
-            ring.void();
+        if let Err(error) = written {
+            ring.void(&error);
         }
     }
 }

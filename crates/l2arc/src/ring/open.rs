@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use hashbrown::HashSet;
 use parking_lot::Mutex;
 use storage::{AlignedBuffer, Device, DeviceError, DeviceInfo, foreign_contents, foreign_end};
 
@@ -10,7 +11,7 @@ use super::{Ring, Shared};
 use crate::error::AddError;
 use crate::flash::Opening;
 use crate::health::Health;
-use crate::journal::{Replayed, replay};
+use crate::journal::{JournalEntry, Replayed, replay};
 use crate::lanes::Lanes;
 use crate::layout::{Layout, SUPERBLOCKS};
 use crate::location::UNIT_BYTES;
@@ -51,7 +52,7 @@ impl Ring {
         opening: &Opening,
     ) -> Result<(Arc<Ring>, Opened), AddError> {
         let info = device.info().clone();
-        let found = look(&*device, opening).await?;
+        let found = look(&*device, opening, shared.options.segment_bytes).await?;
         let cipher = shared.options.cipher.as_ref();
         let (superblock, mut opened) = match found.superblock {
             Some(superblock) if found.is_usable => {
@@ -85,6 +86,8 @@ impl Ring {
                 let elapsed = opening.wall_seconds.saturating_sub(newest.wall_seconds);
                 // The device wears whoever uses it, and the journal is not encrypted.
                 wear.resume(newest.written_bytes, newest.credit_bytes, elapsed);
+                let layout = found.superblock.map(|superblock| superblock.layout);
+                wear.wrote(layout.map_or(0, |layout| unsealed_bytes(&all, &layout)));
                 (half, epoch) = (newest_half, last_epoch);
                 next_incarnation = newest.next_incarnation;
                 if opened == Opened::Warm && opening.accepts(newest.life) {
@@ -113,6 +116,8 @@ impl Ring {
             }
         };
         let layout = superblock.layout;
+        // Where there is no room for records later, there still is for tombstones.
+        device.allocate(0, layout.half_offset(2))?;
         let mut state = State {
             segments: (0..layout.segments).map(|_| Segment::free()).collect(),
             hand: 0,
@@ -123,6 +128,7 @@ impl Ring {
             buffered: Vec::new(),
             waiting: Default::default(),
             writers: 0,
+            written_at: now,
             written_chunks: 0,
             lanes: Lanes::new(shared.options.chunk_bytes, shared.options.buffers_bytes_max),
             buffered_bytes: 0,
@@ -234,11 +240,16 @@ struct Former {
 }
 
 /// Sees what a device was. What is not usable may be formatted.
-async fn look(device: &dyn Device, opening: &Opening) -> Result<Former, AddError> {
+async fn look(
+    device: &dyn Device,
+    opening: &Opening,
+    segment_bytes: Option<u64>,
+) -> Result<Former, AddError> {
     let info = device.info();
     if info.size_bytes < 2 * LOOK_BYTES {
-        let needed_bytes = 2 * LOOK_BYTES;
-        return Err(AddError::TooSmall { size_bytes: info.size_bytes, needed_bytes });
+        let size_bytes = info.size_bytes;
+        Layout::new(size_bytes, info.block_bytes, segment_bytes)?;
+        return Err(AddError::TooSmall { size_bytes, needed_bytes: 2 * LOOK_BYTES });
     }
     let bytes = device.read(0, AlignedBuffer::zeroed(LOOK_BYTES as usize)).await?;
     let copies = SUPERBLOCKS.map(|at| Superblock::decode(&bytes[at as usize..]));
@@ -273,6 +284,22 @@ async fn look(device: &dyn Device, opening: &Opening) -> Result<Former, AddError
         Some(found) => Err(AddError::Foreign { found }),
         None => Ok(former),
     }
+}
+
+/// Bytes of the segments that were being written when the journal was. What of them has been
+/// written since, nobody knows: all of it counts.
+fn unsealed_bytes(entries: &[JournalEntry], layout: &Layout) -> u64 {
+    let mut open = HashSet::new();
+    for entry in entries {
+        match entry {
+            JournalEntry::Opened { segment, .. } => open.insert(*segment),
+            JournalEntry::Sealed { segment, .. } | JournalEntry::Retired { segment } => {
+                open.remove(segment)
+            }
+            _ => false,
+        };
+    }
+    open.len() as u64 * layout.segment_bytes
 }
 
 /// Where the last bytes of a device begin that are looked at.

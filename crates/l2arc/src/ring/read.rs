@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::Ring;
 use super::state::{State, Status};
-use crate::health::{Asking, Failure, Share};
+use crate::health::{Asking, Call, Share};
 use crate::index::{BLOCK_BYTES, Entry, HEAT_MAX};
 use crate::key::Key;
 use crate::location::UNIT_BYTES;
@@ -108,18 +108,23 @@ impl Ring {
     fn damaged(self: &Arc<Self>, segment: u32) {
         let now = self.now();
         let state = &mut *self.state.lock();
-        state.health.failed(Failure::Damage, now);
+        state.health.damaged(now);
         let place = &mut state.segments[segment as usize];
         if place.status == Status::Free || place.retired {
             return;
         }
         place.damaged += 1;
         if place.damaged >= DAMAGED_MAX {
-            let device = &self.device.info().name;
-            tracing::warn!(device, segment, "a segment has many damaged records; it is dropped");
-            add(&self.shared.counters.damaged_segments, 1);
+            self.note_damaged(state, segment, "a segment has many damaged records; it is dropped");
             self.condemn(state, segment, None);
         }
+    }
+
+    /// Takes note of a damaged segment.
+    pub(super) fn note_damaged(&self, state: &mut State, segment: u32, what: &str) {
+        tracing::warn!(device = self.device.info().name, segment, "{what}");
+        add(&self.shared.counters.damaged_segments, 1);
+        state.health.damaged_segments += 1;
     }
 
     /// Why not to come with a read of `entry` now, if it is not in RAM: the device is left alone,
@@ -168,7 +173,7 @@ impl Ring {
         (origin, others): (Option<Duration>, u32),
         now: Duration,
     ) -> Result<u64, Miss> {
-        if state.health.is_bypassed(now) {
+        if state.health.is_spared(Call::Read, now) {
             return Err(Miss::Bypassed);
         }
         let incarnation = state.segments[entry.location.segment as usize].incarnation;
@@ -221,7 +226,8 @@ impl Ring {
         let elapsed = now.saturating_sub(began);
         let length = raw.as_ref().map_or(0, |raw| raw.buffer.len() as u64);
         let Timed { before, was_writing, .. } = timed;
-        let state = &mut *timed.end().state.lock();
+        timed.end();
+        let state = &mut *self.state.lock();
         let is_writing = was_writing || self.is_writing(state);
         state.health.rate.ended(length, now);
         match raw {
@@ -230,7 +236,7 @@ impl Ring {
                 Ok((raw, elapsed))
             }
             Err(error) => {
-                state.health.failed((&error).into(), now);
+                self.failed(state, Call::Read, &error);
                 Err(error)
             }
         }
@@ -292,8 +298,8 @@ impl<'a> Timed<'a> {
     }
 
     /// The caller tells how it ended.
-    fn end(mut self) -> &'a Ring {
-        self.ring.take().expect("it ends once")
+    fn end(mut self) {
+        self.ring = None;
     }
 }
 

@@ -31,9 +31,14 @@ impl Ring {
             return;
         }
         let (incarnation, retired) = {
-            let state = self.state.lock();
+            let state = &mut *self.state.lock();
             let place = &state.segments[segment as usize];
-            (place.incarnation, place.retired)
+            let (incarnation, retired) = (place.incarnation, place.retired);
+            if matches!(place.status, Status::Sealed { .. }) && !retired {
+                let what = "the directory of a segment is damaged; what is left is searched for";
+                self.note_damaged(state, segment, what);
+            }
+            (incarnation, retired)
         };
         if retired {
             return;

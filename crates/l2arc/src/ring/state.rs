@@ -119,6 +119,8 @@ pub(super) struct State {
     /// Tasks that write chunks.
     pub(super) writers: usize,
     pub(super) lanes: Lanes,
+    /// When the last chunk was written, or the device was added.
+    pub(super) written_at: Duration,
     /// Chunks written since the start.
     pub(super) written_chunks: u64,
     /// Bytes of `chunk` and `buffered`.

@@ -3,12 +3,11 @@ use std::sync::atomic::Ordering;
 
 use super::Ring;
 use super::state::{Buffered, Chunk, Prepared, State, Status, Waiting, Writing};
-use storage::DeviceError;
 
 use crate::buffers::Buffers;
 use crate::cipher::Nonce;
 use crate::directory::{self, DirectoryEntry, ENTRY_BYTES};
-use crate::health::Failure;
+use crate::health::Call;
 use crate::index::BLOCK_BYTES;
 use crate::journal::JournalEntry;
 use crate::location::{Location, UNIT_BYTES};
@@ -56,7 +55,7 @@ impl Ring {
         if state.recovering {
             return Err(Refused::Recovering);
         }
-        if state.health.is_bypassed(now) {
+        if state.health.is_spared(Call::Write, now) {
             return Err(Refused::Bypassed);
         }
         if bytes > self.record_bytes_max() {
@@ -404,14 +403,13 @@ async fn write_chunk(ring: &Arc<Ring>, waiting: Waiting) {
     let now = ring.now();
     let state = &mut *ring.state.lock();
     if let Err(error) = written {
-        tracing::warn!(device = ring.device.info().name, %error, "a cache device failed to write");
         add(&ring.shared.counters.failed_writes, 1);
-        let silent = matches!(error, DeviceError::TimedOut { .. });
-        state.health.failed(if silent { Failure::Silent } else { Failure::Write }, now);
+        ring.failed(state, Call::Write, &error);
         // What lies there now is not known.
         ring.condemn(state, segment, None);
     }
     state.written_chunks += 1;
+    state.written_at = now;
     let busy = !state.waiting.is_empty();
     state.lanes.wrote(buffer.len() as u64, busy, now);
     let at = state
@@ -484,8 +482,9 @@ impl Ring {
             Self::changed(state);
             return None;
         }
-        if written.is_err() {
+        if let Err(error) = written {
             add(&self.shared.counters.failed_writes, 1);
+            self.failed(state, Call::Write, &error);
             self.condemn(state, segment, None);
             Self::changed(state);
             return None;

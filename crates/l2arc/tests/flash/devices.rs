@@ -79,6 +79,24 @@ fn what_others_put_at_the_end_is_not_overwritten() {
 }
 
 #[test]
+fn what_was_written_before_a_crash_counts_at_least() {
+    let device = blank();
+    let mut written = 0;
+    for life in 1..6 {
+        let subject = Subject::new(life, options());
+        subject.add(device.clone(), &opening(u128::from(life))).expect("added");
+        let now = || subject.flash.statistics().rings[0].written_bytes;
+        assert!(now() >= written, "life {life}: {} after {written}", now());
+        for part in 0..30 {
+            let _ = subject.admit(&key(life, part), 0);
+        }
+        // It stops amid its writes.
+        let _ = (0..40 * life).all(|_| subject.simulation.step());
+        written = now();
+    }
+}
+
+#[test]
 fn a_device_that_was_removed_may_come_again() {
     let device = blank();
     let subject = Subject::new(1, options());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use l2arc::{Condition, Flash, Key, Miss, Opened, Options, Refused};
 use rustix::io::Errno;
-use storage::{Clock, DeviceFaults, DeviceOperation, FaultyDevice, MemoryDevice};
+use storage::{Clock, DeviceError, DeviceFaults, DeviceOperation, FaultyDevice, MemoryDevice};
 
 use crate::common::{DEVICE_BYTES, Subject, admission, contents, key, opening, options};
 
@@ -121,6 +121,43 @@ fn failing_writes_lose_their_records_only() {
     let again = Subject::new(2, options());
     assert_eq!(again.add(memory, &opening(2)), Ok(Opened::Warm));
     assert!(again.present(keys()) <= present);
+}
+
+#[test]
+fn a_device_on_a_full_file_system_is_read_from_and_written_again_later() {
+    let (subject, faults, _) = subject(options());
+    subject.fill(keys());
+    faults.fail_next_of(
+        u64::MAX,
+        Errno::NOSPC,
+        |call| matches!(call, DeviceOperation::Write { bytes, .. } if *bytes > 8192),
+    );
+    let mut refused = None;
+    for part in 0..2000 {
+        refused = subject.admit(&key(2, part), 0).err();
+        if refused == Some(Refused::Bypassed) {
+            break;
+        }
+        if part % 8 == 7 {
+            subject.simulation.run(subject.flash.settle());
+        }
+    }
+    assert_eq!(refused, Some(Refused::Bypassed));
+    let ring = &subject.flash.statistics().rings[0];
+    let bypass = ring.bypass.expect("it is bypassed");
+    assert!(bypass.is_read && bypass.failures.writes == 8, "{bypass:?}");
+    assert_eq!(
+        ring.error,
+        Some(DeviceError::System { operation: "write", errno: Errno::NOSPC }),
+        "it says why"
+    );
+    assert!(subject.present(keys()) > 40, "what lies there is read");
+    subject.simulation.run(subject.flash.kill(&[key(1, 7)])).expect("tombstones are taken");
+    faults.clear();
+    pass(&subject, 11);
+    subject.fill((0..60).map(|part| key(3, part)));
+    assert_eq!(subject.present((0..60).map(|part| key(3, part))), 60, "it is tried again");
+    subject.flash.validate();
 }
 
 #[test]

@@ -170,4 +170,8 @@ impl Device for FaultyDevice {
             self.inner.discard(offset, bytes).await
         })
     }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        self.inner.allocate(offset, bytes)
+    }
 }

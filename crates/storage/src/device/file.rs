@@ -317,4 +317,13 @@ impl Device for FileDevice {
             self.call(Operation::Discard(bytes), offset).await.map(drop)
         })
     }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+        check(&self.info, "allocate", offset, bytes)?;
+        // A block device, and a file system that knows no such thing, have all that they need.
+        match fallocate(&self.file, FallocateFlags::empty(), offset, bytes) {
+            Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(()),
+            allocated => allocated.map_err(DeviceError::system("allocate")),
+        }
+    }
 }

@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 
-use daemon::protocol::{CacheStatus, Status};
+use daemon::protocol::{CacheAdvice, CacheStatus, Status};
 use warmfront::HumanSize;
 
 use super::{Finding, Verdict, finding};
-use crate::commands::status::flash::trouble;
+use crate::commands::status::flash::{too_early, trouble};
 use crate::format::{count, percent};
 
 /// The years for which makers of drives tell drive writes a day.
@@ -24,10 +24,10 @@ pub(super) fn findings(status: &Status, secondarycache: &str) -> Vec<Finding> {
     if status.caches.is_empty() {
         return Vec::new();
     }
-    let active_bytes = status.advice.as_ref().and_then(|advice| advice.active_bytes);
     let mut found: Vec<Finding> =
         status.caches.iter().map(|cache| device(cache, &status.pool)).collect();
-    found.push(worth(&status.counters, active_bytes, status.ceiling_bytes, secondarycache));
+    let advice = status.advice.as_ref();
+    found.push(worth(&status.counters, advice, status.ceiling_bytes, secondarycache));
     found
 }
 
@@ -38,6 +38,8 @@ fn device(device: &CacheStatus, pool: &str) -> Finding {
     let rated = device.dwpd.map(|dwpd| dwpd * device.data_bytes as f64 * YEAR_DAYS * RATED_YEARS);
     let worn = rated.filter(|rated| *rated > 0.0).map(|rated| device.written_bytes as f64 / rated);
     let written = HumanSize(device.written_bytes);
+    let remedy = device.fault.as_ref().and_then(|fault| fault.remedy.as_ref());
+    let remedy = remedy.map_or(String::new(), |remedy| format!("{remedy}; "));
     match device.condition.as_str() {
         "unavailable" => warn(
             format!("{path} is not used: {}", device.note),
@@ -47,10 +49,10 @@ fn device(device: &CacheStatus, pool: &str) -> Finding {
             ),
         ),
         "void" => warn(
-            format!("{path} takes no tombstones, so nothing that it holds is read"),
+            trouble(device).unwrap_or_default(),
             &format!(
-                "see what the kernel's log says of it, and replace it; all cache devices start \
-                 empty next time, unless `warmfront pool remove {pool} cache {path}` lets go of it"
+                "{remedy}`warmfront pool remove {pool} cache {path}`, then `pool add`; without \
+                 that all cache devices start empty next time"
             ),
         ),
         _ if device.is_gone => warn(
@@ -58,8 +60,12 @@ fn device(device: &CacheStatus, pool: &str) -> Finding {
             &format!("`warmfront pool remove {pool} cache {path}` lets go of it"),
         ),
         "bypassed" => warn(
-            trouble(device).unwrap_or_else(|| format!("{path} is left alone after failures")),
-            "see what the kernel's log says of it; the origin answers meanwhile",
+            trouble(device).unwrap_or_default(),
+            &format!("{remedy}the origin answers meanwhile"),
+        ),
+        _ if device.damaged_records + device.damaged_segments > 0 => warn(
+            trouble(device).unwrap_or_default(),
+            "see that nothing else writes there; if nothing does, replace it",
         ),
         _ if device.slower.is_some() => warn(
             trouble(device).unwrap_or_default(),
@@ -92,10 +98,10 @@ fn device(device: &CacheStatus, pool: &str) -> Finding {
     }
 }
 
-/// What flash is worth, of a pool with these counters and so many bytes that are read again.
+/// What flash is worth, of a pool with these counters, as far as that is known.
 fn worth(
     counters: &BTreeMap<String, u64>,
-    active_bytes: Option<u64>,
+    advice: Option<&CacheAdvice>,
     ceiling_bytes: u64,
     secondarycache: &str,
 ) -> Finding {
@@ -116,6 +122,10 @@ fn worth(
     }
     let (hits, misses) = (counter("l2_hits"), counter("l2_misses"));
     let told = format!("gives {} of what RAM misses", percent(hits, hits + misses));
+    if let Some(early) = advice.and_then(too_early) {
+        return finding("flash", Verdict::Ok, format!("{told}; {early}"), None);
+    }
+    let active_bytes = advice.and_then(|advice| advice.active_bytes);
     if let Some(active) = active_bytes.filter(|active| *active <= ceiling_bytes) {
         let found = format!(
             "{told}; {} of active data fit into the ceiling of {}",
@@ -154,7 +164,7 @@ fn most_frequent(counters: &BTreeMap<String, u64>) -> Option<(&str, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use daemon::protocol::{CacheBypass, CacheSlower};
+    use daemon::protocol::{CacheBypass, CacheFault, CacheSlower};
 
     use super::*;
 
@@ -177,6 +187,9 @@ mod tests {
             is_gone: false,
             bypasses: 0,
             bypass: None,
+            damaged_records: 0,
+            damaged_segments: 0,
+            fault: None,
             slower: None,
             dwpd: Some(1.0),
         }
@@ -187,16 +200,26 @@ mod tests {
         assert_eq!(device(&cache(), "tank").verdict, Verdict::Ok);
         let bypass = CacheBypass {
             reason: "8 failed reads within a minute".to_string(),
+            is_read: false,
             since_seconds: 3.0,
             retry_seconds: 7.0,
         };
         let slower = Some(CacheSlower { origin_us: 90, device_us: 200, since_seconds: 1.0 });
         let is = |condition: &str| CacheStatus { condition: condition.to_string(), ..cache() };
+        let fault =
+            CacheFault { error: "write: full".to_string(), remedy: Some("make room".to_string()) };
+        let bypassed = CacheStatus { bypass: Some(bypass), fault: Some(fault), ..is("bypassed") };
         for (cache, word) in [
             (is("unavailable"), "pool remove tank cache /flash/cache"),
-            (is("void"), "takes no tombstones"),
+            (is("void"), "failed to take a tombstone"),
             (CacheStatus { is_gone: true, ..cache() }, "pool remove tank cache /flash/cache"),
-            (CacheStatus { bypass: Some(bypass), ..is("bypassed") }, "tried again in 7.00 s"),
+            (bypassed.clone(), "tried again in 7.00 s"),
+            (bypassed.clone(), "the last one \"write: full\""),
+            (bypassed, "make room; the origin answers"),
+            (
+                CacheStatus { damaged_records: 7, ..cache() },
+                "damaged since it was mounted (records: 7",
+            ),
             (CacheStatus { slower, ..cache() }, "the origin 90 us"),
             (CacheStatus { written_bytes: 160_000 * GIB, ..cache() }, "88 % of what it is rated"),
             (CacheStatus { credit_bytes: 0, ..cache() }, "used up its wear budget"),
@@ -215,8 +238,29 @@ mod tests {
         };
         let useful = counters(&[("l2_hits", 9000), ("l2_misses", 1000)]);
         assert_eq!(worth(&useful, None, GIB, "all").verdict, Verdict::Ok);
-        let fits = worth(&useful, Some(GIB / 2), GIB, "all");
+        let advice = |reads_needed, active_bytes| CacheAdvice {
+            reads: 900,
+            reads_needed,
+            active_bytes,
+            key_ratio_1: None,
+            flash_bytes_per_second: None,
+            origin_bytes_per_second: None,
+            key_ratio_2: None,
+            index_fixed_bytes: 0,
+            index_bytes_per_record: None,
+            index_bytes_per_gib: None,
+            fill_seconds: None,
+            life_years: None,
+        };
+        let fits = worth(&useful, Some(&advice(None, Some(GIB / 2))), GIB, "all");
         assert!(fits.found.contains("fit into the ceiling"), "{}", fits.found);
+        let early = worth(&useful, Some(&advice(Some(10_000), None)), GIB, "all");
+        assert!(
+            early.found.contains("too early to tell (900 reads; ask again after 10,000)"),
+            "{}",
+            early.found
+        );
+        assert_eq!(early.advice, None);
         for (all, secondarycache, word) in [
             (counters(&[]), "none", "secondarycache=none"),
             (counters(&[("l2_refused_index_full", 1)]), "all", "index"),

@@ -51,9 +51,13 @@ pub(super) fn flash(status: &Status) -> String {
         ]);
     }
     let mut text = table.render(form);
-    status.caches.iter().filter_map(trouble).for_each(|line| {
-        let _ = writeln!(text, "{line}");
-    });
+    for device in &status.caches {
+        let Some(line) = trouble(device) else { continue };
+        let remedy = device.fault.as_ref().and_then(|fault| fault.remedy.as_deref());
+        let remedy = remedy.filter(|_| matches!(device.condition.as_str(), "bypassed" | "void"));
+        let remedy = remedy.map_or(String::new(), |remedy| format!("; {remedy}"));
+        let _ = writeln!(text, "{line}{remedy}");
+    }
     if let Some(advice) = &status.advice {
         text.push('\n');
         text.push_str(&self::advice(advice));
@@ -106,16 +110,31 @@ pub(in crate::commands) fn trouble(device: &CacheStatus) -> Option<String> {
              unmounted, and not found again"
         ));
     }
+    let fault = device.fault.as_ref().map_or("no error is known", |fault| fault.error.as_str());
     if let Some(bypass) = &device.bypass {
+        let what = if bypass.is_read { "not been written" } else { "been left alone" };
         return Some(format!(
-            "{path} has been left alone for {}: {}; it is tried again in {}",
+            "{path} has {what} for {}: {}, the last one \"{fault}\"; it is tried again in {} \
+             (bypassed {} since it was mounted)",
             seconds(bypass.since_seconds),
             bypass.reason,
-            seconds(bypass.retry_seconds)
+            seconds(bypass.retry_seconds),
+            times(device.bypasses),
         ));
     }
     if device.condition == "void" {
-        return Some(format!("{path} has failed to take a tombstone, so nothing of it is used"));
+        return Some(format!(
+            "{path} has failed to take a tombstone (\"{fault}\"), so nothing of it is used until \
+             it is removed from the pool and added again"
+        ));
+    }
+    if device.damaged_records + device.damaged_segments > 0 {
+        return Some(format!(
+            "{path} was found damaged since it was mounted (records: {}, whole segments: {}); what \
+             was there is dropped and read from the origin",
+            count(device.damaged_records),
+            count(device.damaged_segments)
+        ));
     }
     let slower = device.slower.as_ref()?;
     Some(format!(
@@ -127,12 +146,25 @@ pub(in crate::commands) fn trouble(device: &CacheStatus) -> Option<String> {
     ))
 }
 
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_string() } else { format!("{} times", crate::format::count(count)) }
+}
+
+/// That too little was read to say anything, if so.
+pub(in crate::commands) fn too_early(advice: &CacheAdvice) -> Option<String> {
+    let (reads, needed) = (advice.reads, advice.reads_needed?);
+    Some(format!("too early to tell ({} reads; ask again after {})", count(reads), count(needed)))
+}
+
 /// How well the devices fit the load, in words.
 fn advice(advice: &CacheAdvice) -> String {
     let mut text = String::new();
     let mut line = |label: &str, value: String| {
         let _ = writeln!(text, "{label:<12} {value}");
     };
+    if let Some(early) = too_early(advice) {
+        line("advice", early);
+    }
     if let (Some(ratio), Some(active)) = (advice.key_ratio_1, advice.active_bytes) {
         let meaning = match ratio <= 1.0 {
             true => "they fit",
@@ -155,8 +187,14 @@ fn advice(advice: &CacheAdvice) -> String {
         let rates = format!("flash gives {flash}/s, the origin {origin}/s");
         line("key ratio 2", format!("{ratio:.2}: {rates}; {meaning}"));
     }
-    if let Some(bytes) = advice.index_bytes_per_gib {
-        line("index", format!("{} of RAM for each GiB on flash", HumanSize(bytes as u64)));
+    if let (Some(each), Some(bytes)) = (advice.index_bytes_per_record, advice.index_bytes_per_gib) {
+        let [fixed, bytes] = [advice.index_fixed_bytes, bytes as u64].map(HumanSize);
+        line(
+            "index",
+            format!(
+                "{each:.1} bytes of RAM a record, {bytes} for each GiB on flash; {fixed} fixed"
+            ),
+        );
     }
     if let Some(left) = advice.fill_seconds.filter(|left| *left > 0.0) {
         line("full in", format!("{} at the rate since it was mounted", seconds(left)));
