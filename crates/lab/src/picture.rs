@@ -12,6 +12,8 @@ use crate::plot::{COLOURS, PlotError};
 const WIDTH: u32 = 760;
 /// Height of a chart of lines.
 const HEIGHT: u32 = 380;
+/// Above the lines, of their height: room for each row of the legend, which would lie over them.
+const LEGEND_SHARE: f64 = 0.09;
 /// Height of a row of bars.
 const ROW: u32 = 30;
 /// Of each bar's name so many characters are shown, each about so wide.
@@ -56,7 +58,8 @@ fn draw_lines(picture: &Chart, backend: SVGBackend) -> Drawn {
     if least > greatest {
         return Err("a chart has no points".into());
     }
-    let y = 0.0..highest * 1.08;
+    let rows = picture.lines.len() + usize::from(picture.dots.is_some());
+    let y = 0.0..highest * (1.08 + LEGEND_SHARE * rows as f64);
     match picture.doubling_x {
         true => {
             let x = (least / 1.15..greatest * 1.15).log_scale().base(2.0);

@@ -96,8 +96,14 @@ struct Variant {
     write_percent: Option<Positive>,
     /// The share that is read before, where that is not what holds for all.
     warm_percent: Option<Positive>,
-    /// For how long it is measured, where that is not what holds for all.
+    /// Before each measurement, and for how long it is measured, where that is not what holds for
+    /// all.
+    settle_s: Option<Positive>,
     measure_s: Option<Positive>,
+    /// Each number of threads finds the caches as they were warmed, not as the one before left
+    /// them.
+    #[serde(default)]
+    warms_anew: bool,
     #[serde(default)]
     settings: BTreeMap<String, String>,
 }
@@ -161,7 +167,10 @@ impl Clients {
         self.check()?;
         let mut points = BTreeMap::new();
         for variant in &self.variants {
-            self.measure(variant, trial, &mut points)?;
+            let at_once = if variant.warms_anew { 1 } else { self.threads.len() };
+            for threads in self.threads.chunks(at_once) {
+                self.measure(variant, threads, trial, &mut points)?;
+            }
         }
         let main = match self.order {
             Order::Random => Measure::OperationsPerS,
@@ -259,6 +268,7 @@ impl Clients {
     fn measure(
         &self,
         variant: &Variant,
+        threads: &[NonZeroU32],
         trial: Trial,
         points: &mut BTreeMap<(String, NonZeroU32), Point>,
     ) -> Result<(), ExperimentError> {
@@ -315,15 +325,16 @@ impl Clients {
                 self.steps(variant, file.clone(), bytes, seed.wrapping_add(client))
             })
             .collect();
+        let settle_s = variant.settle_s.unwrap_or(self.settle_s);
         let measure_s = variant.measure_s.unwrap_or(self.measure_s);
-        for &threads in &self.threads {
+        for &threads in threads {
             let load: Vec<Steps> = streams
                 .iter()
                 .flat_map(|steps| std::iter::repeat_n(steps.clone(), threads.get() as usize))
                 .collect();
             let seconds = |seconds: Positive| Duration::from_secs_f64(seconds.get());
             let load = machine.begin(&load);
-            load.during(seconds(self.settle_s));
+            load.during(seconds(settle_s));
             let (before, work) = (machine.pool().statistics().counters, machine.devices());
             let tally = load.during(seconds(measure_s));
             let counters = machine.pool().statistics().counters;

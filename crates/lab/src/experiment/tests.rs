@@ -10,11 +10,9 @@ const REDUCED: &[(&str, &str, &str)] = &[
     ("flash-cell-life", "divisor = 128", "divisor = 512"),
     ("l2arc-cautionary-tale", "divisor = 512", "divisor = 1024"),
     ("l2arc-cautionary-tale", "threads = [1, 4, 16, 64]", "threads = [16, 64]"),
-    ("l2arc-random", "divisor = 512", "divisor = 1024"),
+    ("l2arc-random", "divisor = 256", "divisor = 1024"),
     ("l2arc-random", "threads = [1, 4, 16, 64]", "threads = [16]"),
     ("l2arc-sequential", "divisor = 512", "divisor = 1024"),
-    // At that size another share fits.
-    ("l2arc-sequential", "warm_percent = 76", "warm_percent = 70"),
     ("l2arc-sequential", "threads = [1, 4, 16, 64]", "threads = [16, 64]"),
     ("l2arc-writes-random", "measure_s = 1", "measure_s = 0.3"),
     ("l2arc-writes-sequential", "measure_s = 1", "measure_s = 0.5"),
@@ -187,8 +185,10 @@ fn a_slow_device_harms_who_always_asks_it() {
     let found = findings("l2arc-cautionary-tale");
     let over =
         |variant: &str| figure(&found, &format!("{variant} over no L2ARC, 64 threads"), "ratio");
-    assert!(over("as ZFS, noprefetch=0") < 0.9, "{found:?}");
-    assert!((over("as ZFS, secondarycache=metadata") - 1.0).abs() < 0.1, "{found:?}");
+    let harmed = over("as ZFS, noprefetch=0");
+    assert!(harmed < 0.9, "{found:?}");
+    assert!(over("as ZFS, secondarycache=metadata") > 1.1 * harmed, "{found:?}");
+    assert!(over("as ZFS, noprefetch=1") > 1.1 * harmed, "{found:?}");
     assert!(over("the engine") > 1.1, "{found:?}");
 }
 
@@ -252,7 +252,7 @@ fn what_would_not_come_to_an_end_is_refused() {
     for (name, from, to, message) in [
         ("l2arc-random", "threads = [1, 4, 16, 64]", "threads = []", "no threads"),
         ("l2arc-random", "threads = [1, 4, 16, 64]", "threads = [4000000000]", "at most 65536"),
-        ("l2arc-random", "divisor = 512", "divisor = 1", "set divisor = "),
+        ("l2arc-random", "divisor = 256", "divisor = 1", "set divisor = "),
         ("clamscan", "files = 20_518", "files = 4000000000", "set a larger divisor"),
         ("find-twice", "divisor = 10", "divisor = 1000000", "leaves none"),
         ("index-deletes", "divisor = 32", "divisor = 1", "set a larger divisor"),
