@@ -21,16 +21,25 @@ struct Reached {
     operations_per_s: f64,
     /// Records that readers asked for and that were there or on their way, percent.
     hit_percent: f64,
+    /// Records that were fetched, by readers or ahead of them, for each hundred asked for.
+    fetched_percent: f64,
 }
 
-/// Records of contents that readers asked for: found, on their way, and missed.
-const COUNTERS: [&str; 3] = ["demand_data_hits", "demand_data_iohits", "demand_data_misses"];
+/// Records of contents: those that readers asked for, found, on their way, and missed; and those
+/// that were fetched ahead.
+const COUNTERS: [&str; 4] =
+    ["demand_data_hits", "demand_data_iohits", "demand_data_misses", "prefetch_data_misses"];
 
 impl Reached {
-    fn new(operations_per_s: f64, before: [u64; 3], after: [u64; 3]) -> Reached {
-        let [hits, joined, missed] = std::array::from_fn(|index| after[index] - before[index]);
+    fn new(operations_per_s: f64, before: [u64; 4], after: [u64; 4]) -> Reached {
+        let counted = std::array::from_fn(|index| after[index] - before[index]);
+        let [hits, joined, missed, ahead] = counted;
         let percent = |part: u64| 100.0 * part as f64 / (hits + joined + missed).max(1) as f64;
-        Reached { operations_per_s, hit_percent: percent(hits + joined) }
+        Reached {
+            operations_per_s,
+            hit_percent: percent(hits + joined),
+            fetched_percent: percent(missed + ahead),
+        }
     }
 }
 
@@ -76,11 +85,14 @@ fn outcome(load: &Load, rounds: &[(Reached, Reached)]) -> Outcome {
         let lab_over_mount = 1.0 / median;
         verdict((lab_over_mount - 1.0).abs() <= RATE_SHARE_MAX, "within 15 %")
     });
-    let points = of(&|(real, lab)| lab.hit_percent - real.hit_percent);
-    let points = points.map(|(median, low, high)| {
-        let verdict = verdict(median.abs() <= HITS_POINTS_MAX, "within a point");
-        format!("lab {median:+.2} ({low:+.2} to {high:+.2}) points: {verdict}")
-    });
+    let points = |figure: fn(&Reached) -> f64| {
+        let points = of(&|(real, lab)| figure(lab) - figure(real));
+        points.map(|(median, low, high)| {
+            let verdict = verdict(median.abs() <= HITS_POINTS_MAX, "within a point");
+            format!("lab {median:+.2} ({low:+.2} to {high:+.2}) points: {verdict}")
+        })
+    };
+    let (hits, fetched) = (points(|it| it.hit_percent), points(|it| it.fetched_percent));
     Outcome {
         name: load.name,
         what: load.what,
@@ -89,7 +101,9 @@ fn outcome(load: &Load, rounds: &[(Reached, Reached)]) -> Outcome {
             row("a mount", value(&|round| round.0.operations_per_s), None, None),
             row("the lab", value(&|round| round.1.operations_per_s), rate, agrees),
             row("a mount: hits, %", value(&|round| round.0.hit_percent), None, None),
-            row("the lab: hits, %", value(&|round| round.1.hit_percent), None, points),
+            row("the lab: hits, %", value(&|round| round.1.hit_percent), None, hits),
+            row("a mount: fetched, %", value(&|round| round.0.fetched_percent), None, None),
+            row("the lab: fetched, %", value(&|round| round.1.fetched_percent), None, fetched),
         ],
     }
 }

@@ -16,7 +16,7 @@ const MEASURED: Duration = Duration::from_millis(800);
 const SMALL_BYTES: usize = 4 << 10;
 const LARGE_BYTES: usize = 128 << 10;
 /// What is read again and again, so that all of it is in RAM.
-const HOT_BYTES: u64 = 8 << 20;
+const HOT_BYTES: u64 = 4 << 20;
 /// Of a cache device, how much is looked at, and in how large writes.
 const DEVICE_BYTES: u64 = 256 << 20;
 const WRITE_BYTES: usize = 256 << 10;

@@ -8,7 +8,7 @@ use storage::Spawn;
 use warmfront::OpenFile;
 
 use super::calibration::Calibration;
-use super::load::{Clients, Load, MEASURED, SETTINGS, SETTLE};
+use super::load::{Clients, Load, SETTINGS, SETTLE};
 use super::{COUNTERS, Reached};
 
 /// What brings the files in reads so many bytes at a time.
@@ -26,7 +26,7 @@ pub(super) fn run(load: &Load, calibration: &Calibration) -> Result<Reached, Str
         warm(&machine, clients, file.clone());
     }
     let count = Arc::new(AtomicU64::new(0));
-    let end = machine.now() + SETTLE + MEASURED;
+    let end = machine.now() + SETTLE + load.measured;
     for (clients, file) in load.clients.iter().zip(&files) {
         for thread in 0..clients.threads {
             let requests = clients.requests(thread)?;
@@ -52,12 +52,12 @@ pub(super) fn run(load: &Load, calibration: &Calibration) -> Result<Reached, Str
     }
     machine.run(machine.sleep(SETTLE));
     let before = (count.load(Ordering::Relaxed), counters(&machine));
-    machine.run(machine.sleep(MEASURED));
+    machine.run(machine.sleep(load.measured));
     let operations = count.load(Ordering::Relaxed) - before.0;
     let after = counters(&machine);
     // Those who are under way hold the machine.
     machine.run(machine.sleep(Duration::from_secs(60)));
-    Ok(Reached::new(operations as f64 / MEASURED.as_secs_f64(), before.1, after))
+    Ok(Reached::new(operations as f64 / load.measured.as_secs_f64(), before.1, after))
 }
 
 fn warm(machine: &Arc<Machine>, clients: &Clients, file: Arc<OpenFile>) {
@@ -71,7 +71,7 @@ fn warm(machine: &Arc<Machine>, clients: &Clients, file: Arc<OpenFile>) {
     machine.load(&[steps], None);
 }
 
-fn counters(machine: &Machine) -> [u64; 3] {
+fn counters(machine: &Machine) -> [u64; 4] {
     COUNTERS.map(|name| machine.counter(name))
 }
 

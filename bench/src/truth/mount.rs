@@ -3,11 +3,11 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::load::{Clients, Load, MEASURED, SETTINGS, SETTLE};
+use super::load::{Clients, Load, SETTINGS, SETTLE};
 use super::{COUNTERS, Reached};
 use crate::Arguments;
 use crate::subject::Mounted;
@@ -16,15 +16,19 @@ use crate::subject::Mounted;
 pub(super) struct Mount {
     pub mounted: Mounted,
     _scratch: TempDir,
+    _origin: TempDir,
 }
+
+/// The origin lies in RAM, as it does in the lab: its slowness is the model's alone.
+const ORIGINS: &str = "/dev/shm";
 
 impl Mount {
     /// Mounts for a load; `is_slow` as it says, or without any slowness.
     pub fn new(arguments: &Arguments, load: &Load, is_slow: bool) -> Result<Mount, String> {
         let failed = |error: std::io::Error| error.to_string();
         let scratch = tempfile::tempdir_in(&arguments.scratch).map_err(failed)?;
-        let origin = scratch.path().join("origin");
-        std::fs::create_dir(&origin).map_err(failed)?;
+        let kept = tempfile::tempdir_in(ORIGINS).map_err(failed)?;
+        let origin = kept.path();
         for clients in load.clients {
             fill(&origin.join(clients.file), clients.file_bytes).map_err(failed)?;
         }
@@ -41,7 +45,11 @@ impl Mount {
             options.extend(["--cache".to_string(), device]);
             options.extend(["--dwpd".to_string(), "none".to_string()]);
         }
-        Ok(Mount { mounted: Mounted::warmfront(&origin, &options)?, _scratch: scratch })
+        Ok(Mount {
+            mounted: Mounted::warmfront(origin, &options)?,
+            _scratch: scratch,
+            _origin: kept,
+        })
     }
 }
 
@@ -69,7 +77,7 @@ pub(super) fn run(arguments: &Arguments, load: &Load) -> Result<Reached, String>
             }
         }
         std::thread::sleep(SETTLE);
-        let measured = measure(&mount.mounted, &count);
+        let measured = measure(&mount.mounted, &count, load.measured);
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             thread.join().map_err(|_| "a thread has failed".to_string())??;
@@ -78,14 +86,14 @@ pub(super) fn run(arguments: &Arguments, load: &Load) -> Result<Reached, String>
     })
 }
 
-fn measure(mounted: &Mounted, count: &AtomicU64) -> Result<Reached, String> {
-    let counted = || -> Result<[u64; 3], String> {
+fn measure(mounted: &Mounted, count: &AtomicU64, duration: Duration) -> Result<Reached, String> {
+    let counted = || -> Result<[u64; 4], String> {
         let counters = mounted.counters()?;
         Ok(COUNTERS.map(|name| counters.get(name).copied().unwrap_or(0)))
     };
     let before = counted()?;
     let (started, operations) = (Instant::now(), count.load(Ordering::Relaxed));
-    std::thread::sleep(MEASURED);
+    std::thread::sleep(duration);
     let operations = count.load(Ordering::Relaxed) - operations;
     let seconds = started.elapsed().as_secs_f64();
     Ok(Reached::new(operations as f64 / seconds, before, counted()?))
