@@ -30,6 +30,34 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
+/// Nanoseconds of the longest tick of a system's clock, by which files are stamped.
+const TICK_NS_MAX: i128 = 10_000_000;
+
+impl Timestamp {
+    /// This time, or `last` if that is later by less than a tick: changes of one tick may be
+    /// noted in another order than they were stamped.
+    pub fn or_later(self, last: Timestamp) -> Timestamp {
+        let later_ns = last.since_epoch_ns() - self.since_epoch_ns();
+        if (0..TICK_NS_MAX).contains(&later_ns) { last } else { self }
+    }
+
+    /// The time of a change now, where the last one had the time `last`: a nanosecond later than
+    /// that, if both are of one tick.
+    pub fn following(self, last: Timestamp) -> Timestamp {
+        if self.or_later(last) != last {
+            return self;
+        }
+        match last.nanoseconds {
+            999_999_999 => Timestamp { seconds: last.seconds + 1, nanoseconds: 0 },
+            nanoseconds => Timestamp { nanoseconds: nanoseconds + 1, ..last },
+        }
+    }
+
+    fn since_epoch_ns(self) -> i128 {
+        i128::from(self.seconds) * 1_000_000_000 + i128::from(self.nanoseconds)
+    }
+}
+
 /// What `stat` tells of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
@@ -112,4 +140,22 @@ pub struct SetAttributes {
     pub accessed: Option<SetTime>,
     /// New time of last change of contents.
     pub modified: Option<SetTime>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_one_tick_follow_each_other() {
+        let at = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+        let now = at(5, 999_999_999);
+        assert_eq!(now.following(at(5, 0)), now, "another tick");
+        assert_eq!(now.following(now), at(6, 0));
+        assert_eq!(now.following(at(6, 7)), at(6, 8), "after others of the tick");
+        assert_eq!(now.following(at(9, 0)), now, "somebody has set a time to come");
+        assert_eq!(at(-1, 3).following(at(-1, 3)), at(-1, 4), "before 1970");
+        assert_eq!(now.or_later(at(6, 7)), at(6, 7));
+        assert_eq!(at(6, 7).or_later(now), at(6, 7));
+    }
 }

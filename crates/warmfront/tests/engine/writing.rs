@@ -251,6 +251,25 @@ fn clock_changes_harm_nobody() {
     }
 }
 
+/// A kernel that keeps pages looks at the time of the last change: what it read between two writes
+/// of one tick of the clock it would take for what is there after both.
+#[test]
+fn each_write_has_a_time_of_its_own() {
+    let bench = Bench::new(&["coherence=exclusive"], CEILING);
+    let file = bench.create("file");
+    let mut times = Vec::new();
+    for number in 0..300 {
+        block_on(file.write(number % 7 * 4096, b"word")).expect("memory takes it");
+        if number % 100 == 99 {
+            // The next write finds a file that is not dirty.
+            block_on(bench.pool.sync()).expect("the origin takes it");
+        }
+        let seen = block_on(bench.pool.attributes(file.object(), None)).expect("it is there");
+        times.push(seen.attributes.modified);
+    }
+    assert!(times.is_sorted_by(|before, after| before < after), "{times:?}");
+}
+
 /// Small writes to cached records: in place, past the end, and while a reader holds the record.
 #[test]
 fn small_writes_change_cached_records_in_place() {
