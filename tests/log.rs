@@ -302,60 +302,103 @@ fn a_lost_log_is_given_up_by_hand() {
     assert!(nothing.contains("0 records"), "{nothing}");
 }
 
-/// That the file of a log is removed while it is in use is told, with what to do.
+/// Takes its log away from a mount, waits until that is noticed, and says how `status` and `doctor`
+/// tell it.
+fn take_log_away(mount: &Mount, take: impl FnOnce()) -> [String; 2] {
+    let is_told = || mount.log().contains("the log device failed");
+    assert!(!is_told(), "{}", mount.log());
+    take();
+    assert!(wait_until(Duration::from_secs(20), is_told), "{}", mount.log());
+    let doctor = mount.warmfront().program(["doctor"]).arg(mount.path()).run();
+    [mount.run(&["status"]), doctor.stdout]
+}
+
+/// What is made to last with a log and after it has gone is there after a crash, and the log is
+/// never replayed; `take` takes it away, and puts it back for the next start.
+fn lasts_without_its_log(what: &str, take: fn(&Path), put_back: fn(&Path)) {
+    let (mut mount, log) = with_log();
+    // So long that a block of it lies behind what is left of one that is cut.
+    for number in 0..10 {
+        write(&mount.join(format!("before{number}")), "contents");
+    }
+    let told = take_log_away(&mount, || take(Path::new(&log)));
+    assert!(told[0].contains("IS GONE"), "{}", told[0]);
+    for told in told {
+        for word in [what, "warmfront pool remove", "warmfront pool add", &log] {
+            assert!(told.contains(word), "no {word}: {told}");
+        }
+    }
+    for number in 0..10 {
+        write(&mount.join(format!("after{number}")), "contents");
+    }
+    write(&mount.join("before0"), "later contents");
+    mount.kill();
+    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    put_back(Path::new(&log));
+    restart(&mut mount, &["--log", &format!("{log}:32M")]);
+    assert!(!mount.log().contains("were brought to the origin"), "{}", mount.log());
+    for number in 0..10 {
+        for name in [format!("before{number}"), format!("after{number}")] {
+            let contents = if name == "before0" { "later contents" } else { "contents" };
+            assert_eq!(fs::read_to_string(mount.join(name)).expect("it is there"), contents);
+        }
+    }
+    assert!(!mount.run(&["status"]).contains("IS GONE"));
+    mount.unmount();
+}
+
 #[test]
-fn a_log_that_goes_while_it_is_in_use_is_told() {
+fn a_log_that_is_removed_while_it_is_in_use_is_given_up() {
+    require!(Requirement::Fuse);
+    let take = |log: &Path| fs::remove_file(log).expect("it was there");
+    lasts_without_its_log("has been removed", take, |_| ());
+}
+
+#[test]
+fn a_log_that_is_moved_while_it_is_in_use_is_given_up() {
+    require!(Requirement::Fuse);
+    let take = |log: &Path| fs::rename(log, log.with_extension("moved")).expect("renamed");
+    let put_back = |log: &Path| fs::rename(log.with_extension("moved"), log).expect("renamed");
+    lasts_without_its_log("has been removed", take, put_back);
+}
+
+#[test]
+fn a_log_that_is_cut_while_it_is_in_use_is_given_up() {
+    require!(Requirement::Fuse);
+    let take = |log: &Path| {
+        let file = File::options().write(true).open(log).expect("it is there");
+        file.set_len(17 << 20).expect("it can be cut");
+    };
+    lasts_without_its_log("has been made shorter", take, |_| ());
+}
+
+/// What the words say about a log that has gone helps, and does not touch what is not ours.
+#[test]
+fn a_log_that_has_gone_is_replaced_while_the_pool_is_in_use() {
     require!(Requirement::Fuse);
     let (mut mount, log) = with_log();
     write(&mount.join("file"), "contents");
-    let said = |mount: &Mount, word: &str| {
-        let status = mount.run(&["status"]);
-        let doctor = mount.warmfront().program(["doctor"]).arg(mount.path()).run().stdout;
-        assert_eq!(status.contains("IS GONE"), !word.is_empty(), "{status}");
-        for told in [status, doctor] {
-            assert_eq!(told.contains("pool remove"), !word.is_empty(), "{told}");
-            assert!(told.contains(word), "{told}");
-        }
+    let replace = || {
+        fs::rename(&log, format!("{log}.old")).expect("renamed");
+        fs::write(&log, "somebody else's").expect("written");
     };
-    said(&mount, "");
-    fs::remove_file(&log).expect("it was there");
-    said(&mount, "has been removed");
-    fs::write(&log, "somebody else's").expect("written");
-    said(&mount, "has been replaced");
-    // What the words say helps, and does not touch what is not ours.
+    let [status, _] = take_log_away(&mount, replace);
+    assert!(status.contains("IS GONE"), "{status}");
     let pool = mount.status()["pool"].as_str().expect("a name").to_string();
     mount.warmfront().run(["pool", "remove", &pool, "log", &log]);
     assert_eq!(fs::read_to_string(&log).expect("it is there"), "somebody else's");
+    assert_eq!(mount.status()["writes"]["has_lost_log"], false);
     let other = format!("{log}.other");
     mount.warmfront().run(["pool", "add", &pool, "log", &format!("{other}:32M")]);
-    said(&mount, "");
+    let doctor = mount.warmfront().program(["doctor"]).arg(mount.path()).run().stdout;
+    for told in [mount.run(&["status"]), doctor] {
+        assert!(!told.contains("IS GONE") && !told.contains("pool remove"), "{told}");
+    }
     write(&mount.join("file"), "later contents");
     mount.kill();
     lose(&mount.origin().join("file"));
     restart(&mut mount, &["--log", &other]);
     assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "later contents");
-}
-
-/// So is that it is made shorter.
-#[test]
-fn a_log_that_is_cut_while_it_is_in_use_is_told() {
-    require!(Requirement::Fuse);
-    let (mut mount, log) = with_log();
-    write(&mount.join("file"), "contents");
-    let file = File::options().write(true).open(&log).expect("it is there");
-    file.set_len(20 << 20).expect("it can be cut");
-    let status = mount.run(&["status"]);
-    for word in ["IS GONE", "has been made shorter", "warmfront pool remove", &log] {
-        assert!(status.contains(word), "no {word}: {status}");
-    }
-    let doctor = mount.warmfront().program(["doctor"]).arg(mount.path()).run().stdout;
-    assert!(doctor.contains("has been made shorter"), "{doctor}");
-    let pool = mount.status()["pool"].as_str().expect("a name").to_string();
-    mount.warmfront().run(["pool", "remove", &pool, "log", &log]);
-    let other = format!("{log}.other:32M");
-    mount.warmfront().run(["pool", "add", &pool, "log", &other]);
-    assert!(!mount.run(&["status"]).contains("IS GONE"));
-    mount.unmount();
 }
 
 /// A log that has become shorter after a crash is not made longer again, whatever size is named.

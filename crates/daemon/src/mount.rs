@@ -2,6 +2,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -319,12 +320,15 @@ impl Prepared {
         };
         let watch = keeper.start().map_err(system("start a thread that watches the memory"))?;
         let warmth = warmth.start(hot).map_err(system("start a thread"))?;
+        let log_watch =
+            desk.watch(&pool).map_err(system("start a thread that looks at the log"))?;
         Ok(Running {
             pool,
             desk,
             warmth: Some(warmth),
             mounted,
             _watch: watch,
+            _log_watch: log_watch,
             session,
             signals,
             _server: server,
@@ -514,6 +518,7 @@ pub(crate) struct Running {
     warmth: Option<WarmthThread>,
     mounted: Mounted,
     _watch: Watch,
+    _log_watch: SyncSender<()>,
     session: Arc<fuse::Session>,
     signals: Handle,
     _attached: Attached,

@@ -266,37 +266,31 @@ impl Service {
             warnings.push(format!("{errors} calls to the origin {origin} have failed"));
         }
         warnings.extend(risks(self.pool.datasets()));
+        self.desk.look(&self.pool);
         let writes = write_status(&self.pool);
         if let Some(why) = &writes.failing {
             warnings.push(format!(
                 "the origin does not take what was written: {why}; it is kept here and tried again"
             ));
         }
-        if writes.has_lost_log {
-            let device = self.desk.device();
-            let path = device.map_or(String::new(), |device| device.path.display().to_string());
+        let log_device = self.desk.device();
+        let missing = self.desk.missing();
+        if let Some(device) = log_device.as_ref().filter(|_| writes.has_lost_log) {
+            let path = device.path.display();
+            let what = match missing {
+                Some(what) => format!("the log device {path} {what} while it was in use"),
+                None => format!("the log device failed; it is {path}"),
+            };
             let pool = &self.descriptor.pool;
             warnings.push(format!(
-                "the log device failed: fsync waits for the origin. It is {path}; give the pool \
-                 another one: `warmfront pool remove {pool} log {path}`, then `warmfront pool add \
-                 {pool} log PATH`"
+                "{what}: fsync waits for the origin. Give the pool another one: `warmfront pool \
+                 remove {pool} log {path}`, then `warmfront pool add {pool} log PATH`"
             ));
         }
         warnings.extend(self.origin_place.moved());
         let Descriptor { pool, pid, origin, mountpoint, settings, log, .. } =
             self.descriptor.clone();
-        let log_device = self.desk.device();
-        let log_missing = log_device.as_ref().zip(self.desk.missing()).map(|(device, what)| {
-            let path = device.path.display();
-            format!(
-                "the log device {path} {what} while it is in use: a crash would lose what fsync \
-                 promised in the last seconds. Give the pool another one: `warmfront pool remove \
-                 {pool} log {path}`, then `warmfront pool add {pool} log PATH`"
-            )
-        });
         let count = |name: &&str| statistics.counters.get(*name);
-        let is_log_missing = log_missing.is_some();
-        warnings.extend(log_missing);
         Status {
             pool,
             pid,
@@ -319,7 +313,7 @@ impl Service {
             slow: self.slow.clone(),
             no_promote_cgroups: self.no_promote_cgroups.clone(),
             log_device: log_device.map(|device| device.to_string()),
-            is_log_missing,
+            is_log_missing: missing.is_some(),
             caches,
             writes,
             restored,

@@ -92,7 +92,13 @@ impl Pool {
     /// # Errors
     /// When it does not take everything. The log is then still in use.
     pub async fn remove_log(self: &Arc<Self>) -> Result<Option<Arc<Log>>> {
-        let Some(intent) = self.intent() else { return Ok(None) };
+        let Some(intent) = self.intent() else {
+            if self.has_log_to_renounce() {
+                self.commit(self.write_back.txgs.open()).await?;
+            }
+            *self.lost_log.lock() = None;
+            return Ok(None);
+        };
         self.write_back.names_changed();
         // Nothing is logged from here on, and who needs it to last waits for a commit.
         self.intent.store(None);
@@ -146,6 +152,21 @@ impl Pool {
             *self.lost_log.lock() = Some(LostLog { intent: intent.clone(), is_renounced: false });
             self.intent.store(None);
         }
+    }
+
+    /// Gives up the log with this id although its device takes what it is given, since a replay
+    /// would not find it: `reason` says why. What it made last is brought to the origin.
+    pub fn give_up_log(self: &Arc<Self>, id: [u8; 16], reason: &str) {
+        let Some(intent) = self.intent().filter(|intent| intent.log.id() == id) else { return };
+        self.log_failed(&intent, &reason);
+        // Should the origin not take it at once, it is tried again.
+        self.took(0);
+        self.tend();
+        let pool = self.clone();
+        self.spawn.spawn(Box::pin(async move {
+            // Whoever waits for it is told.
+            let _ = pool.commit(pool.write_back.txgs.open()).await;
+        }));
     }
 
     /// Before anybody is told that something lasts without the log: sees to it that a log that was

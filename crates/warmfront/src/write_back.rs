@@ -271,7 +271,9 @@ impl Pool {
     /// Whether a txg has anything to take to the origin.
     fn has_changes(&self) -> bool {
         let names_changed = || self.write_back.names_changed.load(Ordering::SeqCst);
-        self.is_dirty() || (self.intent().is_some() && names_changed())
+        self.is_dirty()
+            || (self.intent().is_some() && names_changed())
+            || self.has_log_to_renounce()
     }
 
     /// Notes that the open txg has taken so many bytes.
@@ -283,7 +285,7 @@ impl Pool {
     }
 
     /// Sees to it that a txg is committed when it comes of age, for as long as there are any.
-    fn tend(self: &Arc<Self>) {
+    pub(crate) fn tend(self: &Arc<Self>) {
         let txgs = &self.write_back.txgs;
         if txgs.is_tended.swap(true, Ordering::SeqCst) {
             return;

@@ -2,7 +2,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use storage::{Clock, Device, Origin, RealClock, block_on};
@@ -20,6 +21,8 @@ use crate::device_path::{DevicePath, DeviceRole};
 /// Length of a file that is made without one being named, bytes: what a quick device takes in the
 /// few seconds until the origin has it.
 const BYTES_DEFAULT: u64 = 1 << 30;
+/// Between two looks whether the device in use is still there.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Most objects of which it is told that something was not done.
 const TOLD_MAX: usize = 5;
 
@@ -58,6 +61,8 @@ struct State {
 #[derive(Debug)]
 struct InUse {
     device: DevicePath,
+    /// The id of the log on it.
+    log: [u8; 16],
     /// What lay at its path when it was taken in use.
     identity: Option<Identity>,
     /// And how long it was, bytes; 0 for a block device.
@@ -320,7 +325,7 @@ impl Desk {
 
     /// Lets a pool use a log that is empty.
     pub fn take_in(&self, pool: &Arc<Pool>, device: &DevicePath, log: Log) -> Result<(), LogError> {
-        let id = digits(log.id());
+        let (log_id, id) = (log.id(), digits(log.id()));
         {
             let state = &mut *self.state.lock();
             state.marker.in_use = Some(id.clone());
@@ -331,7 +336,8 @@ impl Desk {
             state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
             let identity = identity(&device.path).ok();
             let length_bytes = device.length().unwrap_or(0);
-            state.device = Some(InUse { device: device.clone(), identity, length_bytes });
+            let device = device.clone();
+            state.device = Some(InUse { device, log: log_id, identity, length_bytes });
         }
         let (state, marker_path) = (self.state.clone(), self.marker_path.clone());
         let renounce = move || {
@@ -403,15 +409,46 @@ impl Desk {
         self.state.lock().device.as_ref().map(|used| used.device.clone())
     }
 
+    /// Gives up a log whose device the next start would not find: see [`missing`](Desk::missing).
+    pub fn look(&self, pool: &Arc<Pool>) {
+        let missing = {
+            let state = self.state.lock();
+            let used = state.device.as_ref();
+            used.and_then(|used| Some((used.log, used.device.path.clone(), used.missing()?)))
+        };
+        // The lock is let go of: it is taken when the log is noted as given up.
+        if let Some((log, path, what)) = missing {
+            pool.give_up_log(log, &format!("{} {what}", path.display()));
+        }
+    }
+
+    /// Looks again and again, until what is returned is dropped.
+    pub fn watch(self: &Arc<Self>, pool: &Arc<Pool>) -> io::Result<SyncSender<()>> {
+        let (stop, stopped) = sync_channel(1);
+        let (desk, pool) = (self.clone(), pool.clone());
+        std::thread::Builder::new().name("log-watch".into()).spawn(move || {
+            while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                desk.look(&pool);
+            }
+        })?;
+        Ok(stop)
+    }
+
     /// What has become of the device in use, with its verb, if the next start would not find it, or
     /// not the whole of it, where it looks for it.
     pub fn missing(&self) -> Option<&'static str> {
-        let state = self.state.lock();
-        let InUse { device, identity: taken, length_bytes } = state.device.as_ref()?;
-        match identity(&device.path) {
+        self.state.lock().device.as_ref().and_then(InUse::missing)
+    }
+}
+
+impl InUse {
+    fn missing(&self) -> Option<&'static str> {
+        match identity(&self.device.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some("has been removed"),
-            Ok(found) if taken.is_some_and(|taken| taken != found) => Some("has been replaced"),
-            Ok(_) if device.length().is_some_and(|length| length < *length_bytes) => {
+            Ok(found) if self.identity.is_some_and(|taken| taken != found) => {
+                Some("has been replaced")
+            }
+            Ok(_) if self.device.length().is_some_and(|length| length < self.length_bytes) => {
                 Some("has been made shorter")
             }
             _ => None,

@@ -42,16 +42,12 @@ pub(super) fn lines(status: &Status) -> Vec<(&'static str, String)> {
     }
     match &writes.log {
         Some(log) => {
-            let device = status.log_device.as_deref().unwrap_or("-");
-            let device = match status.is_log_missing {
-                true => format!("{device} {}", coloured("IS GONE", 31)),
-                false => device.to_string(),
-            };
-            lines.extend(self::log(log, &device));
+            lines.extend(self::log(log, status.log_device.as_deref().unwrap_or("-")));
         }
         None if writes.has_lost_log => {
             let device = status.log_device.as_deref().unwrap_or("-");
-            let failed = coloured("DEVICE FAILED", 31);
+            let failed = if status.is_log_missing { "IS GONE" } else { "DEVICE FAILED" };
+            let failed = coloured(failed, 31);
             let text = format!("{device} {failed}; fsync waits for the origin");
             lines.push(("intent log", text));
         }
