@@ -1,10 +1,10 @@
 //! The life of a mount, and what the command tells about it.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -365,7 +365,7 @@ fn iostat_counts_what_goes_through_the_mount_and_below_it() {
     }
     assert!(now["commit"].as_f64().unwrap() > 0.0 && now["batch"].as_f64().unwrap() >= 1.0);
     assert!(now["cp50"].as_f64() <= now["cp99"].as_f64(), "{now}");
-    assert!(now["txg"].as_f64().unwrap() >= 1.0, "{now}");
+    assert!(now["txg"].as_u64().unwrap() >= 1 && now["age"].is_u64(), "{now}");
     assert!(["open", "quiescing", "syncing"].contains(&now["state"].as_str().unwrap()), "{now}");
     let told = iostat(&["0.2", "3"]);
     let lines: Vec<&str> = told.lines().collect();
@@ -373,6 +373,44 @@ fn iostat_counts_what_goes_through_the_mount_and_below_it() {
     assert!(lines.iter().all(|line| line.len() == lines[0].len()), "aligned: {told}");
     assert!(lines[0].contains("cp99") && !lines[0].contains("l2hits"), "no flash: {told}");
     drop(file);
+    mount.unmount();
+}
+
+/// What is printed again and again ends with the mount, and says whether that was unmounted.
+#[test]
+fn what_is_printed_again_and_again_ends_with_the_mount() {
+    require!(Requirement::Fuse);
+    let mut mount = Mount::builder().start();
+    let watch = |mount: &Mount| {
+        let watch = |command: &&str| {
+            let program = mount.warmfront().program([command]).arg(mount.path()).arg("0.1");
+            let mut program = program.into_command();
+            program.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = program.spawn().unwrap();
+            // The heading, and the first line: it is under way.
+            let mut output = BufReader::new(child.stdout.as_mut().unwrap());
+            let mut line = String::new();
+            (0..2).for_each(|_| assert!(output.read_line(&mut line).unwrap() > 0, "{line}"));
+            child
+        };
+        ["arcstat", "iostat", "zil"].iter().map(watch).collect::<Vec<Child>>()
+    };
+    let end = |children: Vec<Child>, code, words: &str| {
+        for child in children {
+            let ended = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert_eq!(ended.status.code(), Some(code), "{said}");
+            assert!(said.contains(words), "{said}");
+        }
+    };
+    let children = watch(&mount);
+    mount.unmount();
+    end(children, 0, "was unmounted");
+    mount.restart(&[]);
+    let children = watch(&mount);
+    mount.kill();
+    end(children, 1, "has died");
+    mount.restart(&[]);
     mount.unmount();
 }
 

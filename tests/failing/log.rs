@@ -34,8 +34,10 @@ fn log_device_fails(is_struck: fn(&Call) -> bool) {
     assert_eq!((&writes["has_lost_log"], &writes["log"]), (&Value::Bool(true), &Value::Null));
     let doctor = mount.warmfront().program(["doctor"]).arg(mount.path()).run();
     assert!(doctor.stdout.contains("the log device failed"), "{doctor}");
-    let zil = mount.warmfront().program(["zil"]).arg(mount.path()).run();
-    assert!(zil.stderr.contains("the log device failed"), "{zil}");
+    for command in ["zil", "iostat"] {
+        let told = mount.warmfront().program([command]).arg(mount.path()).run();
+        assert!(told.stderr.contains("the log device failed"), "{told}");
+    }
 
     // What lies on it is older than what the origin has been told to keep.
     mount.kill();

@@ -3,9 +3,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::descriptor;
 use crate::device_path::DevicePath;
 use crate::error::ControlError;
 use crate::line::{Connection, LineError};
+use crate::lock::PoolLock;
 use crate::logs::MountProgress;
 use crate::paths::Paths;
 use crate::protocol::{
@@ -17,6 +19,8 @@ use crate::socket::connect;
 
 /// Between two looks at what the origin does not have yet.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a daemon may take to end that takes no more requests.
+const ENDING_MAX: Duration = Duration::from_secs(5);
 /// How long an origin may refuse what was written before that is told.
 const REFUSED_MAX: Duration = Duration::from_secs(5);
 
@@ -43,6 +47,25 @@ impl Client {
     /// Whether somebody listens. Asks nothing.
     pub(crate) fn is_alive(&self) -> bool {
         connect(&self.paths.socket(&self.descriptor.pool)).is_ok()
+    }
+
+    /// Whether the pool was unmounted, when its daemon answers no more. Waits for one that is just
+    /// ending.
+    pub fn was_unmounted(&self) -> bool {
+        let deadline = Instant::now() + ENDING_MAX;
+        loop {
+            let Descriptor { pool, pid, .. } = &self.descriptor;
+            // In this order: who ends removes what it has announced, then lets go of the lock.
+            let lives = PoolLock::holder(&self.paths, pool).is_some();
+            let is_announced = || descriptor::load(&self.paths, pool).map(|known| known.pid);
+            if is_announced() != Some(*pid) {
+                return true;
+            }
+            if !lives || Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(DRAIN_INTERVAL);
+        }
     }
 
     /// Makes one request and waits for its answer. Refusals come as errors.

@@ -245,11 +245,14 @@ impl Txgs {
         history.ended.iter().cloned().chain(current).chain([open]).collect()
     }
 
-    /// Where the group nearest to the origin stands, and how long the open one has had changes.
-    pub(crate) fn standing(&self, now: Duration) -> (TxgState, Duration) {
-        let current = self.history.lock().current.as_ref().map(|txg| txg.state);
+    /// The group nearest to the origin: its number, where it stands, and the age of its changes.
+    pub(crate) fn standing(&self, now: Duration) -> (u64, TxgState, Duration) {
+        if let Some(txg) = &self.history.lock().current {
+            let since_closed = txg.closed.map_or(Duration::ZERO, |at| now.saturating_sub(at));
+            return (txg.number, txg.state, txg.open + since_closed);
+        }
         let age = self.dirty_since().map_or(Duration::ZERO, |since| now.saturating_sub(since));
-        (current.unwrap_or(TxgState::Open), age)
+        (self.open(), TxgState::Open, age)
     }
 }
 
@@ -262,9 +265,11 @@ mod tests {
         let txgs = Txgs::default();
         let second = Duration::from_secs;
         txgs.took(7, second(1));
-        assert_eq!(txgs.standing(second(3)), (TxgState::Open, second(2)));
+        let first = txgs.open();
+        assert_eq!(txgs.standing(second(3)), (first, TxgState::Open, second(2)));
         txgs.close(second(4), || ());
-        assert_eq!(txgs.standing(second(5)), (TxgState::Syncing, Duration::ZERO));
+        txgs.took(7, second(5));
+        assert_eq!(txgs.standing(second(6)), (first, TxgState::Syncing, second(5)));
         let times = |now| {
             let syncing = &txgs.history(now, 0)[0];
             (syncing.writing, syncing.flushing)

@@ -127,15 +127,15 @@ impl Pool {
     pub(crate) fn write_back_counters(&self) -> [(&'static str, u64); 10] {
         let throttle = self.write_back.budget.statistics();
         let txgs = &self.write_back.txgs;
-        let (state, age) = txgs.standing(self.now());
+        let (number, state, age) = txgs.standing(self.now());
         let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         [
             ("dirty_bytes", throttle.dirty_bytes),
             ("dirty_bytes_max", throttle.dirty_bytes_max),
             ("dirty_files", self.write_back.files.lock().len() as u64),
-            ("txg", txgs.open()),
+            ("txg", number),
             ("txg_state", state as u64),
-            ("txg_open_us", us(age)),
+            ("txg_age_us", us(age)),
             ("txg_committed", txgs.committed()),
             ("throttle_writes", throttle.delayed_writes),
             ("throttle_us", us(throttle.delayed)),

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use daemon::protocol::Statistics;
+use daemon::protocol::{Statistics, Status};
 use daemon::{Paths, Target};
 use serde_json::{Map, Value};
 
@@ -59,7 +59,14 @@ pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()>
                 std::thread::sleep(PATIENCE.min(due.saturating_duration_since(Instant::now())));
             }
         }
-        let counters = counters_of(&target, client.statistics()?);
+        let statistics = match client.statistics() {
+            Err(_) if line > 0 && client.was_unmounted() => {
+                eprintln!("warmfront: pool `{}` was unmounted", target.pool);
+                return Ok(());
+            }
+            answer => answer?,
+        };
+        let counters = counters_of(&target, statistics);
         let now = Instant::now();
         let elapsed = if line == 0 { uptime } else { (now - before.0).as_secs_f64() };
         let sample = Sample::new(&before.1, &counters, elapsed);
@@ -72,22 +79,29 @@ pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()>
 /// Prints what the intent log of a pool does, second by second.
 pub(crate) fn zil(paths: &Paths, arguments: &IntervalArguments) -> Result<()> {
     let (_, _, text) = words(&arguments.words)?;
-    let writes = target(paths, text.as_deref())?.client()?.status()?.writes;
-    match writes.log {
-        None if writes.has_lost_log => {
-            eprintln!("warmfront: the log device failed: fsync waits for the origin");
-        }
-        None => eprintln!("warmfront: the pool has no log device: fsync waits for the origin"),
-        Some(_) => {}
+    let status = target(paths, text.as_deref())?.client()?.status()?;
+    if status.writes.log.is_none() && !tell_lost_log(&status) {
+        eprintln!("warmfront: the pool has no log device: fsync waits for the origin");
     }
     arcstat(paths, &of_pool(arguments, ZIL))
+}
+
+/// Tells that a pool's log device has failed, if it has.
+fn tell_lost_log(status: &Status) -> bool {
+    let what = if status.is_log_missing { "is gone" } else { "failed" };
+    if status.writes.has_lost_log {
+        eprintln!("warmfront: the log device {what}: fsync waits for the origin");
+    }
+    status.writes.has_lost_log
 }
 
 /// Prints what is asked of a pool, and what it asks of its origin, flash and log, second by second.
 /// People are spared the columns of what the pool does not have.
 pub(crate) fn iostat(paths: &Paths, arguments: &IntervalArguments) -> Result<()> {
     let (_, _, text) = words(&arguments.words)?;
-    let counters = target(paths, text.as_deref())?.client()?.statistics()?.counters;
+    let status = target(paths, text.as_deref())?.client()?.status()?;
+    tell_lost_log(&status);
+    let counters = status.counters;
     let is_for_people = !arguments.samples.json && !arguments.samples.script;
     let is_shown = |name: &&str| match *name {
         _ if !is_for_people => true,

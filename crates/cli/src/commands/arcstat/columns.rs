@@ -300,13 +300,13 @@ pub(crate) const COLUMNS: &[Column] = &[
     column!("dirty", "bytes that the origin does not have, or may lose", Kind::Size("dirty_bytes")),
     column!("dmax", "most bytes of them", Kind::Size("dirty_bytes_max")),
     column!("dfile", "files that they belong to", Kind::Now("dirty_files")),
-    column!("txg", "number of the open transaction group", Kind::Now("txg")),
-    column!("state", "whether one is on its way to the origin: syncing", Kind::TxgState),
     column!(
-        "age",
-        "milliseconds for which the open one has had changes",
-        Kind::AgeMilliseconds("txg_open_us")
+        "txg",
+        "number of the transaction group on its way to the origin, else of the open one",
+        Kind::Now("txg")
     ),
+    column!("state", "where that group stands: open, quiescing or syncing", Kind::TxgState),
+    column!("age", "milliseconds since its first change", Kind::AgeMilliseconds("txg_age_us")),
     column!("txgs", "transaction groups a second", Kind::Rate(&["txg_committed"])),
     column!("delay", "writes a second that were delayed", Kind::Rate(&["throttle_writes"])),
     column!(
@@ -409,6 +409,10 @@ impl Column {
             Kind::CommitTime(_) if self.number(sample) == 0.0 => Value::Null,
             Kind::TxgState => Value::from(txg_state(self.number(sample) as usize)),
             Kind::Setting => Value::from(setting(self.number(sample) as usize)),
+            Kind::Size(_) | Kind::Now(_) | Kind::Available | Kind::CommitTime(_) => {
+                Value::from(self.number(sample) as u64)
+            }
+            Kind::AgeMilliseconds(_) => Value::from(self.number(sample).round() as u64),
             _ => Value::from(self.number(sample)),
         }
     }
@@ -521,6 +525,19 @@ mod tests {
         let times = [50.0, 99.0, 100.0].map(|percent| sample.commit_time_us(percent));
         assert_eq!(times, [20, 100, 3000]);
         assert_eq!(shown("cp50", &Sample::new(&after, &after, 1.0)), "-");
+    }
+
+    #[test]
+    fn what_is_whole_is_so_for_programs() {
+        let after = counters(&[("txg", 7), ("txg_age_us", 2_500), ("size", 4096), ("hits", 3)]);
+        let before = BTreeMap::new();
+        let sample = Sample::new(&before, &after, 2.0);
+        let json = |name: &str| {
+            let column = COLUMNS.iter().find(|column| column.name == name).expect("a column");
+            column.json(&sample).to_string()
+        };
+        let told = ["txg", "age", "size", "hits"].map(json);
+        assert_eq!(told, ["7", "3", "4096", "1.5"]);
     }
 
     #[test]
