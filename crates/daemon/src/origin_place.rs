@@ -24,14 +24,25 @@ impl OriginPlace {
     pub fn moved(&self) -> Option<String> {
         let link = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
         let now = std::fs::read_link(link).ok().filter(|now| *now != self.path)?;
-        Some(format!(
-            "the origin {} has been moved or removed: it is {} now, and is served from there. \
-             Bring it back before the next mount",
-            self.path.display(),
-            now.display()
-        ))
+        let (path, now) = (self.path.display(), now.display().to_string());
+        Some(match now.ends_with(REMOVED) {
+            true => format!(
+                "the origin {path} has been removed, with its files: what is written from now on \
+                 is gone when the pool is unmounted. Only programs that have a file open can still \
+                 read it: let them save it off the mount now"
+            ),
+            false => format!(
+                "the origin {path} has been moved: it is {now} now. Files that are there are still \
+                 served, and take what is written to them; names that are not there, new ones \
+                 too, give EIO until it is moved back to {path}, as it has to be before the next \
+                 mount"
+            ),
+        })
     }
 }
+
+/// The kernel puts this behind the path of a directory that is no more.
+const REMOVED: &str = " (deleted)";
 
 #[cfg(test)]
 mod tests {
@@ -53,6 +64,7 @@ mod tests {
         std::fs::rename(&new, base.join("x"))
             .and_then(|()| std::fs::remove_dir(base.join("x")))
             .expect("removed");
-        assert!(place.moved().expect("it is told").contains("(deleted)"));
+        let told = place.moved().expect("it is told");
+        assert!(told.contains("old has been removed") && told.contains("off the mount"), "{told}");
     }
 }
