@@ -270,6 +270,125 @@ fn a_log_is_looked_at_replayed_and_given_up_by_hand() {
     nothing.run().fails_with(1, &["`nowhere` is no pool with a log device"]);
 }
 
+/// A daemon whose mount is taken away when this is dropped.
+struct Foreground<'a> {
+    warmfront: &'a Warmfront,
+    top: String,
+    daemon: Child,
+}
+
+impl Drop for Foreground<'_> {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        self.warmfront.program(["unmount", &self.top]).run();
+    }
+}
+
+/// Mounts, makes a file last, and kills the daemon.
+fn crash(warmfront: &Warmfront, origin: &str, top: &str, log: &str, contents: &str) {
+    let program = warmfront.program(["mount", "-f", origin, top, "--log", log]);
+    let mut command = program.args(WORDS).into_command();
+    let daemon = command.stdout(Stdio::null()).spawn().expect("it starts");
+    let _mount = Foreground { warmfront, top: top.to_string(), daemon };
+    let answers = || warmfront.program(["status", top]).run().succeeded();
+    assert!(wait_until(Duration::from_secs(20), answers), "the mount does not come up");
+    write(&Path::new(top).join("file"), contents);
+}
+
+/// Two origins whose directories have the same name, each with a log: the name means neither.
+#[test]
+fn a_name_that_two_origins_have_means_no_log() {
+    require!(Requirement::Fuse);
+    let base = test_directory();
+    let warmfront = Warmfront::new();
+    let path = |name: &str| base.path().join(name).to_str().expect("text").to_string();
+    for name in ["one/data", "two/data", "three/data", "fast", "fast2"] {
+        fs::create_dir_all(base.path().join(name)).expect("a directory");
+    }
+    let at = |directory: &str, words: &[&str]| {
+        warmfront.program(words).directory(base.path().join(directory)).run()
+    };
+    let held = |log: &str| records(&warmfront, &path(log)).len();
+    crash(&warmfront, &path("one/data"), &path("fast"), &path("la:32M"), "one");
+    crash(&warmfront, &path("two/data"), &path("fast2"), &path("lb:32M"), "two");
+    let all = [path("one/data"), path("two/data"), path("la"), path("lb")];
+    for command in ["show", "replay", "discard"] {
+        for directory in ["one", "two", "."] {
+            let told = at(directory, &["log", command, "data"]);
+            let told = told.fails_with(1, &["means more than one log"]);
+            told.fails_with(1, &all.each_ref().map(String::as_str));
+        }
+        // A directory is an origin, and no device.
+        let told = at("three", &["log", command, "./data"]);
+        let told = told.fails_with(1, &["no origin or mount point of one"]);
+        assert!(!told.stderr.contains("name a file in it"), "{}", told.stderr);
+    }
+    assert!(held("la") > 0 && held("lb") > 0, "nothing is given up");
+    assert!(at(".", &["log", "show", "one/data"]).success().contains(&path("la")));
+    assert!(at("two", &["log", "show", "./data"]).success().contains(&path("lb")));
+    // A mount of another origin with the same name does not keep the log from being replayed.
+    lose(&base.path().join("two/data/file"));
+    let mount = ["mount", &path("three/data"), &path("fast"), "--arc-max=64M"];
+    warmfront.run(mount);
+    let told = at("two", &["log", "replay", "./data"]);
+    warmfront.run(["unmount", &path("fast")]);
+    assert!(told.success().contains("were brought to the origin"));
+    assert_eq!(fs::read_to_string(path("two/data/file")).expect("it is there"), "two");
+    let told = at("one", &["log", "discard", "./data"]).success();
+    assert!(told.contains("are given up") && told.contains(&path("one/data")), "{told}");
+    assert_eq!((held("la"), held("lb")), (0, 0));
+}
+
+/// An older copy of a log in the place of it would undo what was written since.
+#[test]
+fn an_old_copy_of_a_log_is_not_replayed() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    let old = format!("{log}.old");
+    let crash = |mount: &mut Mount, contents: &str| {
+        write(&mount.join("file"), contents);
+        mount.kill();
+        mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    };
+    crash(&mut mount, "old");
+    fs::copy(&log, &old).expect("copied");
+    restart(&mut mount, &["--log", &log]);
+    write(&mount.join("file"), "new");
+    mount.unmount();
+    fs::copy(&old, &log).expect("copied");
+    let file = mount.origin().join("file");
+    let words = ["an older copy", "warmfront log discard", "log replay --force"];
+    try_mount(&mount, &["--log", &log]).fails_with(1, &words);
+    let replay = mount.warmfront().program(["log", "replay", &log]);
+    replay.run().fails_with(1, &words);
+    let shown = mount.warmfront().run(["log", "show", &log]);
+    assert!(shown.contains("will not be replayed"), "{shown}");
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "new");
+    mount.warmfront().run(["log", "discard", &log]);
+
+    // So is one whose records were given up by hand.
+    restart(&mut mount, &["--log", &log]);
+    crash(&mut mount, "given up");
+    fs::copy(&log, &old).expect("copied");
+    mount.warmfront().run(["log", "discard", &log]);
+    fs::copy(&old, &log).expect("copied");
+    fs::write(&file, "kept").expect("written");
+    try_mount(&mount, &["--log", &log]).fails_with(1, &words);
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "kept");
+    // Whoever knows better can have it.
+    let told = mount.warmfront().run(["log", "replay", "--force", &log]);
+    assert!(told.contains("were brought to the origin"), "{told}");
+
+    // And one that the pool went on without.
+    restart(&mut mount, &["--log", &log]);
+    crash(&mut mount, "gone on without");
+    restart(&mut mount, &["--log", &format!("{log}.other:32M"), "--discard-log"]);
+    mount.unmount();
+    let shown = mount.warmfront().run(["log", "show", &log]);
+    assert!(shown.contains("it was given up, and will not be replayed"), "{shown}");
+}
+
 /// The log of a pool is given up by hand though it is lost; what lies in its place stays.
 #[test]
 fn a_lost_log_is_given_up_by_hand() {
@@ -416,6 +535,10 @@ fn a_log_that_is_cut_after_a_crash_is_refused() {
         for device in [log.clone(), format!("{log}:32M"), format!("{log}:64M")] {
             try_mount(&mount, &["--log", &device]).fails_with(1, &words);
             assert_eq!(fs::metadata(&log).expect("it is there").len(), bytes, "{device}");
+        }
+        if bytes > 17 << 20 {
+            let show = mount.warmfront().program(["log", "show", &log]);
+            show.run().fails_with(1, &["has 20M", "truncate -s 32M"]);
         }
     }
     restart(&mut mount, &["--log", &format!("{log}:32M"), "--discard-log"]);
@@ -568,13 +691,16 @@ fn what_cannot_be_a_log_device_is_refused_with_words() {
     };
     refused(&path("nowhere/log"), 1, &["there is no directory", "/nowhere; make it first"]);
     refused(&path("other"), 1, &["it is a directory; name a file in it"]);
-    refused(&path("small:1M"), 2, &["is too small", "at least 16M"]);
+    refused(&path("small:1M"), 2, &["is too small", "at least 17M"]);
     refused(&path("wrong:big"), 2, &["`big` is not a size"]);
+    assert!(!directory.path().join("small").exists(), "nothing is left of it");
+    mount("slow", "fast", &path("least:17M"), &[]).success();
+    warmfront.run(["unmount", &path("fast")]);
     refused("/dev/null", 1, &["/dev/null"]);
     refused(&path("slow/log:32M"), 1, &["inside the origin", "choose a place outside"]);
     refused(&path("fast/log:32M"), 1, &["inside the mount point", "choose a place outside"]);
     File::create(directory.path().join("tiny")).expect("a file").set_len(4096).expect("a hole");
-    refused(&path("tiny"), 1, &["too small", "it needs 16M"]);
+    refused(&path("tiny"), 1, &["too small", "it needs 17M"]);
     for name in ["tiny", "text"] {
         fs::write(path("text"), "somebody else's").expect("written");
         warmfront.program(["log", "show", &path(name)]).run().fails_with(1, &["too small"]);
@@ -626,6 +752,9 @@ fn settings_keep_a_log_device() {
     assert!(warmfront.run(mount).contains("log:32M"));
     let device = || warmfront.status(&top)["log_device"].clone();
     assert_eq!(device(), path("log:32M"));
+    for word in ["list", "status"] {
+        assert!(!warmfront.run(["pool", word]).contains("acknowledged"), "it is mounted");
+    }
     write(&top.join("file"), "contents");
     let program = warmfront.program(["pool", "remove", "tank", "log", "/nowhere"]);
     program.run().fails_with(1, &["has no log device /nowhere; it has"]);
@@ -645,4 +774,32 @@ fn settings_keep_a_log_device() {
     warmfront.run(["pool", "remove", "tank", "log", &path("two")]);
     assert!(!warmfront.run(mount).contains("log  "), "it has none any more");
     warmfront.run(["unmount", "tank"]);
+}
+
+/// A pool that crashed says that its log waits for the next mount.
+#[test]
+fn a_pool_that_crashed_tells_of_its_log() {
+    require!(Requirement::Fuse);
+    let base = test_directory();
+    let warmfront = Warmfront::new();
+    let path = |name: &str| base.path().join(name).to_str().expect("text").to_string();
+    for name in ["slow", "fast"] {
+        fs::create_dir(base.path().join(name)).expect("a directory");
+    }
+    warmfront.run(["pool", "create", "tank", &path("slow")]);
+    let said = |holds: bool| {
+        for words in [vec!["pool", "list"], vec!["pool", "status", "tank"]] {
+            let told = warmfront.run(&words);
+            assert_eq!(told.contains("may hold acknowledged writes"), holds, "{told}");
+            assert_eq!(told.contains(&path("log")), holds, "{told}");
+        }
+        let told = warmfront.run(["pool", "status", "--json", "tank"]);
+        let row: Value = serde_json::from_str(&told).expect("JSON");
+        assert_eq!(row["log_to_replay"].is_string(), holds, "{row}");
+    };
+    said(false);
+    crash(&warmfront, "tank", &path("fast"), &path("log:32M"), "contents");
+    said(true);
+    warmfront.run(["log", "discard", &path("log")]);
+    said(false);
 }

@@ -433,13 +433,16 @@ pub(crate) enum LogCommand {
     Show {
         #[command(flatten)]
         form: Form,
-        /// A pool that is not mounted, or a log device
+        /// A pool that is not mounted, its origin, or a log device
         #[arg(value_name = "POOL|PATH")]
         target: OsString,
     },
     /// Bring what it holds to the origin; mounting does so as well
     Replay {
-        /// A pool that is not mounted, or its log device
+        /// Also a log that was noted as empty: another machine wrote it since
+        #[arg(long)]
+        force: bool,
+        /// A pool that is not mounted, its origin, or its log device
         #[arg(value_name = "POOL|PATH")]
         target: OsString,
     },
@@ -448,7 +451,7 @@ pub(crate) enum LogCommand {
         /// JSON: for programs
         #[arg(long)]
         json: bool,
-        /// A pool that is not mounted, or a log device
+        /// A pool that is not mounted, its origin, or a log device
         #[arg(value_name = "POOL|PATH")]
         target: OsString,
     },

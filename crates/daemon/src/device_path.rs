@@ -72,7 +72,7 @@ impl DeviceRole {
     pub const fn size_bytes_min(self) -> u64 {
         match self {
             DeviceRole::Cache => 17 << 20,
-            DeviceRole::Log => 16 << 20,
+            DeviceRole::Log => 17 << 20,
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
             ("/a:b/c:1G", DeviceRole::Cache, "/a:b/c", Some(1 << 30)),
             ("/dev/nvme9n9", DeviceRole::Log, "/dev/nvme9n9", None),
             ("/flash/log:2G", DeviceRole::Log, "/flash/log", Some(2 << 30)),
-            ("log:16M", DeviceRole::Log, "log", Some(16 << 20)),
+            ("log:17M", DeviceRole::Log, "log", Some(17 << 20)),
         ] {
             let device = DevicePath::parse(text, role).expect("well formed");
             assert_eq!(device, DevicePath { path: path.into(), size_bytes });
@@ -196,7 +196,7 @@ mod tests {
             (":1G", DeviceRole::Log, "PATH:SIZE such as /flash/log:1G"),
             ("", DeviceRole::Log, "names no log device"),
             ("/flash/log:big", DeviceRole::Log, "log device `/flash/log:big`: `big` is not a size"),
-            ("/flash/log:8M", DeviceRole::Log, "at least 16M"),
+            ("/flash/log:16M", DeviceRole::Log, "at least 17M"),
         ] {
             let refused = DevicePath::parse(text, role).expect_err("refused").to_string();
             assert!(refused.contains(words), "{refused}");

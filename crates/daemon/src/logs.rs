@@ -2,6 +2,7 @@
 
 mod desk;
 mod error;
+mod find;
 mod forget;
 mod inspect;
 mod marker;
@@ -9,7 +10,7 @@ mod progress;
 
 pub(crate) use desk::{Desk, LogSettings, Tell};
 pub use error::LogError;
+pub(crate) use find::{may_hold, unnamed, unnamed_marker};
 pub(crate) use forget::forget;
-pub(crate) use inspect::unnamed;
 pub use inspect::{LogDiscarded, LogRecord, LogShown, LogTarget};
 pub use progress::MountProgress;

@@ -27,7 +27,7 @@ use crate::drain::drain_at_end;
 use crate::early_stop::EarlyStop;
 use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
-use crate::logs::{Desk, LogSettings, Tell, unnamed};
+use crate::logs::{Desk, LogSettings, Tell, unnamed, unnamed_marker};
 use crate::mountinfo::{mounted_at, mounts};
 use crate::origin_place::OriginPlace;
 use crate::paths::Paths;
@@ -131,6 +131,7 @@ impl Prepared {
             device: request.log.clone().or(settings.and_then(|all| all.log.clone())),
             discard: request.discard_log,
             force: request.force_log,
+            emptied_too: false,
         };
         let intent_log =
             LogSettings { device: intent_log.device.map(DevicePath::absolute), ..intent_log };
@@ -368,11 +369,7 @@ impl Prepared {
         let place = &self.places.origin;
         let (name, marker) = match &self.settings {
             Some(_) => (self.pool.as_bytes().to_vec(), self.paths.log_marker(&self.pool)),
-            None => {
-                let path = place.as_os_str().as_encoded_bytes();
-                let number = u128::from_le_bytes(crate::caches::id_of(path));
-                (unnamed(place), self.paths.log_marker(&format!("@{number:032x}")))
-            }
+            None => (unnamed(place), unnamed_marker(&self.paths, place)),
         };
         let desk =
             Desk::new((&self.pool, &name), marker, (place, origin), Some(&self.places.mountpoint))?;

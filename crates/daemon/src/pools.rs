@@ -26,6 +26,8 @@ pub struct PoolRow {
     pub settings: Option<PathBuf>,
     /// Its daemon, if it is mounted.
     pub daemon: Option<Descriptor>,
+    /// Its log, if that may hold what the origin lacks and no daemon uses it.
+    pub log_to_replay: Option<PathBuf>,
 }
 
 /// All pools, and what is wrong with the settings of others.
@@ -46,6 +48,7 @@ pub fn list_pools(paths: &Paths) -> Result<Pools, ControlError> {
     for name in PoolFile::names(paths)? {
         match PoolFile::load(paths, &name) {
             Ok(file) => rows.push(PoolRow {
+                log_to_replay: logs::may_hold(paths, &name),
                 name,
                 origin: file.settings.origin,
                 mountpoint: file.settings.mountpoint,
@@ -68,12 +71,14 @@ pub fn list_pools(paths: &Paths) -> Result<Pools, ControlError> {
                     mountpoint: None,
                     settings: None,
                     daemon: None,
+                    log_to_replay: None,
                 });
                 rows.last_mut().expect("a row was added")
             }
         };
         row.mountpoint = Some(found.mountpoint.clone());
         row.daemon = Some(found);
+        row.log_to_replay = None;
     }
     rows.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(Pools { rows, faults })

@@ -406,7 +406,7 @@ impl Service {
         if self.read_only {
             return refused(LogError::ReadOnly.to_string(), false);
         }
-        let settings = LogSettings { device: Some(device), discard: false, force };
+        let settings = LogSettings { device: Some(device), force, ..LogSettings::default() };
         match self.desk.add(&self.pool, &*self.origin, &settings, tell) {
             Ok(notes) => self.log_changed(notes),
             Err(error) => refused(error.to_string(), false),

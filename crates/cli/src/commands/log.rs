@@ -17,7 +17,7 @@ const TABLE_ROWS: usize = 10_000;
 pub(crate) fn run(paths: &Paths, command: LogCommand) -> Result<()> {
     match command {
         LogCommand::Show { form, target } => show(paths, form, &target),
-        LogCommand::Replay { target } => replay(paths, &target),
+        LogCommand::Replay { force, target } => replay(paths, force, &target),
         LogCommand::Discard { json: as_json, target } => {
             let discarded = LogTarget::find(paths, &target)?.discard(paths)?;
             print(&match as_json {
@@ -80,28 +80,33 @@ fn show(paths: &Paths, form: Form, target: &OsStr) -> Result<()> {
 }
 
 fn given_up(discarded: &LogDiscarded) -> String {
-    let LogDiscarded { path, records, beyond, lost, pool, .. } = discarded;
+    let LogDiscarded { path, records, beyond, lost, pool, origin, .. } = discarded;
     let path = path.display();
+    let of = origin
+        .as_ref()
+        .map_or(String::new(), |origin| format!(" of the origin {}", origin.display()));
     match lost {
         None => {
             let records = count(records.unwrap_or(0));
             let beyond = beyond.as_ref().map_or(String::new(), |beyond| format!("{beyond}\n"));
-            format!("{records} records of the log on {path} are given up\n{beyond}")
+            format!("{records} records of the log on {path}{of} are given up\n{beyond}")
         }
         Some(what) => {
             let pool =
                 pool.as_ref().map_or("the pool".to_string(), |pool| format!("pool `{pool}`"));
+            let place =
+                origin.as_ref().map_or(String::new(), |origin| format!(" {}", origin.display()));
             format!(
                 "the log on {path} {what}; what it held is given up, and {pool} can be mounted \
-                 without it. The origin lacks what was acknowledged in the last seconds before \
-                 {pool} ended and had not come there: look after what was written then\n"
+                 without it. The origin{place} lacks what was acknowledged in the last seconds \
+                 before {pool} ended and had not come there: look after what was written then\n"
             )
         }
     }
 }
 
 fn summary(shown: &LogShown) -> String {
-    let LogShown { path, records, end, beyond, in_use_by, .. } = shown;
+    let LogShown { path, records, end, beyond, in_use_by, not_replayed, .. } = shown;
     let path = path.display();
     if let Some(pool) = in_use_by {
         let records = count(*records);
@@ -119,14 +124,17 @@ fn summary(shown: &LogShown) -> String {
     if let Some(beyond) = beyond {
         text.push_str(&format!("{beyond}\n"));
     }
+    if let Some(why) = not_replayed {
+        text.push_str(&format!("{why}\n"));
+    }
     text
 }
 
-fn replay(paths: &Paths, target: &OsStr) -> Result<()> {
+fn replay(paths: &Paths, force: bool, target: &OsStr) -> Result<()> {
     let target = LogTarget::find(paths, target)?;
     let progress = Mutex::new(Progress::default());
     let tell = |now| progress.lock().unwrap_or_else(PoisonError::into_inner).show(now);
-    let replayed = target.replay(paths, &tell);
+    let replayed = target.replay(paths, force, &tell);
     progress.lock().unwrap_or_else(PoisonError::into_inner).end();
     let notes = replayed?;
     let path = target.path().display();
@@ -153,10 +161,12 @@ mod tests {
             beyond_records: 7,
             beyond: Some("7 more records lie behind".into()),
             in_use_by: None,
+            not_replayed: Some("it was given up".into()),
         };
         let text = summary(&shown);
         assert!(text.contains("1,200 records; it is damaged"), "{text}");
         assert!(text.contains("7 more records lie behind"), "{text}");
+        assert!(text.contains("it was given up"), "{text}");
         let used = LogShown { in_use_by: Some("tank".into()), ..shown.clone() };
         assert!(summary(&used).contains("pool `tank` is mounted and writes to the log"));
         let empty = LogShown { records: 0, beyond_records: 0, beyond: None, ..shown };
@@ -172,8 +182,10 @@ mod tests {
             beyond: Some("7 more records lie behind".into()),
             lost: None,
             pool: Some("tank".into()),
+            origin: Some("/slow".into()),
         };
         let text = given_up(&there);
+        assert!(text.contains("the origin /slow"), "{text}");
         assert!(text.contains("12 records") && text.contains("7 more records"), "{text}");
         let lost = LogDiscarded { records: None, lost: Some("is not there".into()), ..there };
         let text = given_up(&lost);

@@ -21,6 +21,8 @@ struct PoolJson {
     mountpoint: Option<String>,
     settings: Option<String>,
     pid: Option<u32>,
+    /// A log that the next mount brings to the origin.
+    log_to_replay: Option<String>,
 }
 
 impl PoolJson {
@@ -32,6 +34,7 @@ impl PoolJson {
             mountpoint: row.mountpoint.as_ref().map(shown),
             settings: row.settings.as_ref().map(shown),
             pid: row.daemon.as_ref().map(|daemon| daemon.pid),
+            log_to_replay: row.log_to_replay.as_ref().map(shown),
         }
     }
 }
@@ -157,6 +160,20 @@ fn list(form: Form, rows: &[PoolRow]) {
         ]);
     }
     print(&table.render(form));
+    if !form.script {
+        let notes = rows.iter().filter_map(|row| Some((row, to_replay(row)?)));
+        notes.for_each(|(row, text)| print(&format!("{}: {text}\n", row.name)));
+    }
+}
+
+/// That the log of a pool that has not ended cleanly waits for the next mount.
+fn to_replay(row: &PoolRow) -> Option<String> {
+    let log = row.log_to_replay.as_ref()?.display();
+    Some(format!(
+        "its log {log} may hold acknowledged writes that the origin lacks; the next mount, or \
+         `warmfront log replay {}`, brings them there",
+        row.name
+    ))
 }
 
 /// A daemon whose mount was taken out of the tree of names lives until the last close.
@@ -195,11 +212,12 @@ fn unmounted(row: &PoolRow) -> String {
     };
     format!(
         "pool        {}\norigin      {}\nstate       not mounted; `warmfront mount {}{}`\n\
-         settings    {}\n",
+         settings    {}\n{}",
         row.name,
         row.origin.display(),
         row.name,
         if row.mountpoint.is_some() { "" } else { " MOUNTPOINT" },
-        path(&row.settings)
+        path(&row.settings),
+        to_replay(row).map_or(String::new(), |text| format!("log         {text}\n"))
     )
 }

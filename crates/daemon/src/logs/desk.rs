@@ -37,6 +37,8 @@ pub(crate) struct LogSettings {
     pub discard: bool,
     /// Take the device whatever lies on it.
     pub force: bool,
+    /// Bring to the origin also what a log holds that was noted as empty.
+    pub emptied_too: bool,
 }
 
 /// Keeps account of a pool's log device.
@@ -53,6 +55,8 @@ pub(crate) struct Desk {
 #[derive(Debug)]
 struct State {
     marker: Marker,
+    /// The marker lasts: a log of this pool was used on this machine.
+    is_noted: bool,
     /// Which is in use.
     device: Option<InUse>,
 }
@@ -94,6 +98,7 @@ impl Desk {
         let root = block_on(origin.root()).map_err(LogError::Origin)?;
         origin.forget(root.object, 1);
         let found = Marker::load(&marker_path).map_err(state)?;
+        let is_noted = found.is_some();
         let marker = found.unwrap_or_else(|| Marker {
             in_use: None,
             path: PathBuf::new(),
@@ -112,7 +117,7 @@ impl Desk {
         let mut pool_id = [0; 16];
         pool_id[..8].copy_from_slice(&xxh3_64(name).to_le_bytes());
         pool_id[8..].copy_from_slice(&hash.digest().to_le_bytes());
-        let state = Arc::new(Mutex::new(State { marker, device: None }));
+        let state = Arc::new(Mutex::new(State { marker, is_noted, device: None }));
         let tops = tops(path, mountpoint);
         Ok(Desk { pool_id, origin: path.to_owned(), tops, marker_path, state })
     }
@@ -218,7 +223,7 @@ impl Desk {
                     }
                     _ => return Err(contents(error)),
                 }
-                return Ok((Some(self.format(&path, file, tell)?), notes));
+                return Ok((Some(self.format(device, length_before, file, tell)?), notes));
             }
         };
         let (id, found) = (digits(recovery.id()), recovery.found().clone());
@@ -234,7 +239,7 @@ impl Desk {
             }
             miss("holds another log now")?;
             drop(recovery);
-            return Ok((Some(self.format(&path, file, tell)?), notes));
+            return Ok((Some(self.format(device, length_before, file, tell)?), notes));
         }
         if marker.in_use.as_ref().is_some_and(|known| *known != id) {
             miss("holds another log now")?;
@@ -254,6 +259,11 @@ impl Desk {
             notes.extend(beyond.filter(|_| settings.discard));
             let log = block_on(recovery.discard()).map_err(failed)?;
             return Ok((Some(log), notes));
+        }
+        let is_emptied = marker.in_use.is_none() && self.state.lock().is_noted;
+        if is_emptied && records > 0 && !settings.emptied_too {
+            let origin = self.origin.clone();
+            return Err(LogError::Emptied { path, origin, records });
         }
         let names_lasted = marker.in_use.as_ref() == Some(&id)
             && since(&self.origin).is_ok_and(|since| since == marker.since);
@@ -312,7 +322,15 @@ impl Desk {
         Ok(Opening { pool: self.pool_id, log, seed, force: true })
     }
 
-    fn format(&self, path: &Path, file: Arc<dyn Device>, tell: Tell<'_>) -> Result<Log, LogError> {
+    /// Makes a log. A file that was made for it does not stay when that fails.
+    fn format(
+        &self,
+        device: &DevicePath,
+        length_before: Option<u64>,
+        file: Arc<dyn Device>,
+        tell: Tell<'_>,
+    ) -> Result<Log, LogError> {
+        let path = &device.path;
         let opening = self.opening().map_err(|error| self.state_error(error))?;
         for_owner_only(path);
         let told = |done_bytes, all_bytes| {
@@ -320,7 +338,12 @@ impl Desk {
         };
         let options = Options::default();
         let formatted = Log::format_telling(file, opening, options, clock(), &told);
-        block_on(formatted).map_err(|error| LogError::Contents { path: path.to_owned(), error })
+        block_on(formatted).map_err(|error| {
+            if length_before.is_none() {
+                device.undo(None);
+            }
+            LogError::Contents { path: path.to_owned(), error }
+        })
     }
 
     /// Lets a pool use a log that is empty.
@@ -334,6 +357,7 @@ impl Desk {
             let since = since(&self.origin).map_err(|error| self.state_error(error))?;
             state.marker.since = since;
             state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
+            state.is_noted = true;
             let identity = identity(&device.path).ok();
             let length_bytes = device.length().unwrap_or(0);
             let device = device.clone();
@@ -401,7 +425,9 @@ impl Desk {
     pub fn emptied(&self) -> Result<(), LogError> {
         let state = &mut *self.state.lock();
         state.marker.in_use = None;
-        state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))
+        state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
+        state.is_noted = true;
+        Ok(())
     }
 
     /// The device in use.

@@ -2,7 +2,7 @@ use std::io;
 use std::path::PathBuf;
 
 use storage::{DeviceError, OriginError};
-use warmfront::ReplayError;
+use warmfront::{ExactSize, ReplayError};
 use zil::OpenError;
 
 use crate::device_open::DeviceOpenError;
@@ -168,12 +168,54 @@ pub enum LogError {
     },
     /// Nothing is known that the text could mean.
     #[error(
-        "`{text}` is no pool with a log device, and no log device; name a pool, or a file or \
-         block device"
+        "`{text}` is no pool with a log device, no origin or mount point of one, and no log \
+         device; name a pool, its origin's directory, or a file or block device"
     )]
     NoTarget {
         /// What was given.
         text: String,
+    },
+    /// More than one origin has noted a log under the name.
+    #[error(
+        "`{text}` means more than one log; name the origin's directory, with its path, or the \
+         log:\n  {}", logs.join("\n  ")
+    )]
+    Ambiguous {
+        /// What was given.
+        text: String,
+        /// The logs, each with its origin, in words.
+        logs: Vec<String>,
+    },
+    /// It holds records though it was noted as empty.
+    #[error(
+        "the log on {} holds {records} records, though all that it held was at the origin {} or \
+         given up when it was last used: it seems to be an older copy, which would overwrite \
+         what was written since. Give it up with `warmfront log discard {}`; or, if another \
+         machine wrote it since, bring it to the origin with `warmfront log replay --force {}`",
+        path.display(), origin.display(), path.display(), path.display()
+    )]
+    Emptied {
+        /// The path.
+        path: PathBuf,
+        /// The origin.
+        origin: PathBuf,
+        /// What the log holds.
+        records: u64,
+    },
+    /// The device has become shorter than the log.
+    #[error(
+        "log device {} has {}, and its log was made with {}; if it was cut, `truncate -s {} {}` \
+         makes what is left readable",
+        path.display(), ExactSize(*size_bytes), ExactSize(*needed_bytes),
+        ExactSize(*needed_bytes), path.display()
+    )]
+    Shortened {
+        /// The path.
+        path: PathBuf,
+        /// How long it is, bytes.
+        size_bytes: u64,
+        /// How long it was, bytes.
+        needed_bytes: u64,
     },
     /// The log is in use.
     #[error(

@@ -1,4 +1,3 @@
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,13 +11,11 @@ use super::error::LogError;
 use super::marker::{Marker, digits};
 use crate::caches::random_bytes;
 use crate::device_open::DeviceOpenError;
-use crate::device_path::{DevicePath, DeviceRole, is_same};
+use crate::device_path::{DevicePath, DeviceRole};
 use crate::early_stop::EarlyStop;
 use crate::error::ControlError;
-use crate::lock::{Owner, PoolLock};
+use crate::lock::{LockError, Owner, PoolLock};
 use crate::paths::Paths;
-use crate::pool_file::PoolFile;
-use crate::target::find_mount;
 
 /// A log, as it is found on its device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,6 +38,8 @@ pub struct LogShown {
     pub beyond: Option<String>,
     /// The pool that is mounted and writes to it.
     pub in_use_by: Option<String>,
+    /// Why the next mount does not bring to the origin what it holds, in words.
+    pub not_replayed: Option<String>,
 }
 
 /// A record of a log.
@@ -71,81 +70,33 @@ pub struct LogDiscarded {
     pub lost: Option<String>,
     /// The pool that goes on without it.
     pub pool: Option<String>,
+    /// The origin that does not get it.
+    pub origin: Option<PathBuf>,
 }
 
 /// A log device to be looked at by hand.
 #[derive(Debug)]
 pub struct LogTarget {
-    device: DevicePath,
-    owner: Option<PoolOfLog>,
+    pub(super) device: DevicePath,
+    pub(super) owner: Option<PoolOfLog>,
     /// Where is noted how the log is used.
-    marker_path: Option<PathBuf>,
+    pub(super) marker_path: Option<PathBuf>,
+    /// Logs that no pool replays any more, by their ids.
+    pub(super) given_up: Vec<String>,
 }
 
 /// The pool of a log.
 #[derive(Debug)]
-struct PoolOfLog {
-    pool: String,
+pub(super) struct PoolOfLog {
+    pub pool: String,
     /// The name by which the log knows it.
-    name: Vec<u8>,
-    origin: PathBuf,
+    pub name: Vec<u8>,
+    pub origin: PathBuf,
+    /// The name that is locked beside a mount of another origin which is called the same.
+    pub lock_name: String,
 }
 
 impl LogTarget {
-    /// Finds out what `text` names: a pool, a path under its mount, else a device.
-    ///
-    /// # Errors
-    /// When it names none of them.
-    pub fn find(paths: &Paths, text: &OsStr) -> Result<LogTarget, ControlError> {
-        if text.as_encoded_bytes().contains(&b'/')
-            && let Ok(Some((client, _))) = find_mount(paths, Path::new(text))
-        {
-            return LogTarget::named(paths, client.descriptor().pool.as_ref());
-        }
-        LogTarget::named(paths, text)
-    }
-
-    fn named(paths: &Paths, text: &OsStr) -> Result<LogTarget, ControlError> {
-        let markers = markers(paths)?;
-        let named = text.to_str().filter(|name| !name.contains('/'));
-        if let Some(pool) = named.filter(|name| paths.settings(name).exists()) {
-            let settings = PoolFile::load(paths, pool)?.settings;
-            let marker_path = paths.log_marker(pool);
-            let marker = markers.iter().find(|(path, _)| *path == marker_path);
-            let device = match (settings.log, marker) {
-                (_, Some((_, marker))) if marker.in_use.is_some() => {
-                    DevicePath { path: marker.path.clone(), size_bytes: None }
-                }
-                (Some(device), _) => device,
-                (None, _) => return Err(no_target(text)),
-            };
-            let (pool, name) = (pool.to_string(), pool.as_bytes().to_vec());
-            let owner = Some(PoolOfLog { pool, name, origin: settings.origin });
-            return Ok(LogTarget { device, owner, marker_path: Some(marker_path) });
-        }
-        let path = std::path::absolute(Path::new(text)).unwrap_or_else(|_| text.into());
-        let found = markers.into_iter().find(|(_, marker)| {
-            is_same(&marker.path, &path) || named.is_some_and(|name| marker.pool == name)
-        });
-        match found {
-            Some((marker_path, marker)) => {
-                let Marker { pool, origin, path, .. } = marker;
-                let name = match paths.settings(&pool).exists() {
-                    true => pool.as_bytes().to_vec(),
-                    false => unnamed(&origin),
-                };
-                let device = DevicePath { path, size_bytes: None };
-                let owner = Some(PoolOfLog { pool, name, origin });
-                Ok(LogTarget { device, owner, marker_path: Some(marker_path) })
-            }
-            None if path.exists() => {
-                let device = DevicePath { path, size_bytes: None };
-                Ok(LogTarget { device, owner: None, marker_path: None })
-            }
-            None => Err(no_target(text)),
-        }
-    }
-
     /// Whether the log is noted to hold what the origin may not.
     pub(crate) fn may_hold_something(&self) -> Result<bool, LogError> {
         Ok(self.marker()?.is_some_and(|(_, marker)| marker.in_use.is_some()))
@@ -179,9 +130,15 @@ impl LogTarget {
             End::Unreadable { error } => format!("unreadable: {error}"),
             _ => "unknown".to_string(),
         };
+        let id = digits(recovery.id());
+        let not_replayed = match found.records() {
+            0 => None,
+            _ if in_use_by.is_some() => None,
+            _ => self.not_replayed(&id)?,
+        };
         let shown = LogShown {
             path: self.device.path.clone(),
-            id: digits(recovery.id()),
+            id,
             first: found.first.0,
             last: found.last.0,
             records: found.records(),
@@ -189,6 +146,7 @@ impl LogTarget {
             beyond_records: if in_use_by.is_some() { 0 } else { found.beyond_records },
             beyond: beyond(&self.device.path, &found).filter(|_| in_use_by.is_none()),
             in_use_by,
+            not_replayed,
         };
         let path = self.device.path.clone();
         loop {
@@ -212,11 +170,32 @@ impl LogTarget {
         Ok(shown)
     }
 
-    /// Brings what the log holds to the origin, without mounting it. Tells in words what was done.
+    /// Why the next mount leaves the log with this id alone, in words.
+    fn not_replayed(&self, id: &str) -> Result<Option<String>, LogError> {
+        if self.given_up.iter().any(|known| known == id) {
+            return Ok(Some(
+                "it was given up, and will not be replayed: the pool went on without it".into(),
+            ));
+        }
+        let emptied = self.marker()?.is_some_and(|(_, marker)| marker.in_use.is_none());
+        Ok(emptied.then(|| {
+            "it will not be replayed: it was noted as empty, so this seems to be an older copy; \
+             `warmfront log replay` says more"
+                .into()
+        }))
+    }
+
+    /// Brings what the log holds to the origin, without mounting it; if `force` also what a log
+    /// holds that was noted as empty. Tells in words what was done.
     ///
     /// # Errors
     /// When it is not known for which origin it is, or as when it is mounted.
-    pub fn replay(&self, paths: &Paths, tell: Tell<'_>) -> Result<Vec<String>, ControlError> {
+    pub fn replay(
+        &self,
+        paths: &Paths,
+        force: bool,
+        tell: Tell<'_>,
+    ) -> Result<Vec<String>, ControlError> {
         let path = self.device.path.clone();
         let (Some(owner), Some(marker_path)) = (&self.owner, &self.marker_path) else {
             return Err(LogError::NoPool { path }.into());
@@ -230,8 +209,8 @@ impl LogTarget {
         let origin: Arc<dyn Origin> = Arc::new(origin.map_err(LogError::Origin)?);
         let pool = (&*owner.pool, &*owner.name);
         let desk = Desk::new(pool, marker_path.clone(), (&owner.origin, &*origin), None)?;
-        let settings =
-            LogSettings { device: Some(self.device.clone()), discard: false, force: false };
+        let device = Some(self.device.clone());
+        let settings = LogSettings { device, emptied_too: force, ..LogSettings::default() };
         let system = |error| ControlError::System { path: path.clone(), error };
         let _early_stop = EarlyStop::watch().map_err(system)?;
         let (_, notes) = desk.open(&*origin, &settings, false, tell)?;
@@ -276,7 +255,8 @@ impl LogTarget {
         let records = found.as_ref().map(Found::records);
         let beyond_records = found.as_ref().map_or(0, |found| found.beyond_records);
         let beyond = found.and_then(|found| beyond(&path, &found));
-        Ok(LogDiscarded { path, records, beyond_records, beyond, lost, pool })
+        let origin = self.owner.as_ref().map(|owner| owner.origin.clone());
+        Ok(LogDiscarded { path, records, beyond_records, beyond, lost, pool, origin })
     }
 
     /// What is noted of the log, and where.
@@ -299,7 +279,13 @@ impl LogTarget {
             mountpoint: PathBuf::new(),
         };
         let identity = (metadata.dev(), metadata.ino());
-        let taken = PoolLock::take(paths, &holder, identity);
+        let taken = match PoolLock::take(paths, &holder, identity) {
+            Err(LockError::Held(other)) if other.origin != owner.origin => {
+                let holder = Owner { pool: owner.lock_name.clone(), ..holder };
+                PoolLock::take(paths, &holder, identity)
+            }
+            taken => taken,
+        };
         taken.map_err(|_| LogError::InUse { pool: owner.pool.clone() }.into())
     }
 
@@ -333,13 +319,19 @@ fn recover(path: PathBuf, file: FileDevice) -> Result<Recovery, LogError> {
     let (log, seed) = (random_bytes().map_err(state)?, random_bytes().map_err(state)?);
     let opening = Opening { pool: [0; 16], log, seed, force: true };
     let opened = block_on(Log::open(Arc::new(file), opening, Options::default(), clock()));
-    opened.map_err(|error| LogError::Contents { path, error })
+    opened.map_err(|error| match error {
+        OpenError::TooSmall { size_bytes, needed_bytes } => {
+            LogError::Shortened { path, size_bytes, needed_bytes }
+        }
+        error => LogError::Contents { path, error },
+    })
 }
 
 /// What is wrong with a log that cannot be had any more, with its verb.
 fn lost(error: &LogError) -> Option<String> {
     Some(match error {
         LogError::NoTarget { .. } => "is not there".to_string(),
+        LogError::Shortened { .. } => "has become shorter".to_string(),
         LogError::Contents { error, .. } => match error {
             OpenError::NoLog => "holds no log any more".to_string(),
             OpenError::Foreign { found } => format!("holds {found} now"),
@@ -349,28 +341,4 @@ fn lost(error: &LogError) -> Option<String> {
         },
         _ => return None,
     })
-}
-
-/// The name by which the log of a pool without settings knows it.
-pub(crate) fn unnamed(origin: &Path) -> Vec<u8> {
-    [b"@", origin.as_os_str().as_encoded_bytes()].concat()
-}
-
-fn no_target(text: &OsStr) -> ControlError {
-    LogError::NoTarget { text: text.to_string_lossy().into_owned() }.into()
-}
-
-/// All that is noted of logs. What cannot be read is left out.
-fn markers(paths: &Paths) -> Result<Vec<(PathBuf, Marker)>, ControlError> {
-    let directory = paths.state_directory();
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => {
-            return Err(ControlError::System { path: directory.to_owned(), error });
-        }
-    };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let of_logs = paths.filter(|path| path.to_string_lossy().ends_with(".log.json"));
-    Ok(of_logs.filter_map(|path| Some((path.clone(), Marker::load(&path).ok()??))).collect())
 }

@@ -1,0 +1,181 @@
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::error::LogError;
+use super::inspect::{LogTarget, PoolOfLog};
+use super::marker::Marker;
+use crate::descriptor;
+use crate::device_path::{DevicePath, is_same};
+use crate::error::ControlError;
+use crate::paths::Paths;
+use crate::pool_file::PoolFile;
+use crate::protocol::Descriptor;
+use crate::target::find_mount;
+
+/// What is noted of a log, and where.
+type Noted = (PathBuf, Marker);
+
+impl LogTarget {
+    /// Finds out what `text` names: a pool, a mount point or a path under it, an origin, else a
+    /// device.
+    ///
+    /// # Errors
+    /// When it names none of them, or several origins have noted a log under it.
+    pub fn find(paths: &Paths, text: &OsStr) -> Result<LogTarget, ControlError> {
+        let markers = markers(paths)?;
+        let named = text.to_str().filter(|name| !name.contains('/'));
+        if let Some(pool) = named.filter(|name| paths.settings(name).exists()) {
+            return of_pool(paths, pool, markers);
+        }
+        let path = std::path::absolute(Path::new(text)).unwrap_or_else(|_| text.into());
+        if let Some(mounted) = mounted_at(paths, &path, named.is_some()) {
+            if mounted.settings.is_some() {
+                return of_pool(paths, &mounted.pool, markers);
+            }
+            let marker_path = unnamed_marker(paths, &mounted.origin);
+            if let Some(place) = markers.iter().position(|(path, _)| *path == marker_path) {
+                return of_marker(paths, text, &markers, place);
+            }
+        }
+        let names = |marker: &Marker| named.is_some_and(|name| marker.pool == name);
+        let leads =
+            |marker: &Marker| is_same(&marker.path, &path) || is_same(&marker.origin, &path);
+        let places = |is: &dyn Fn(&Marker) -> bool| -> Vec<usize> {
+            (0..markers.len()).filter(|place| is(&markers[*place].1)).collect()
+        };
+        let mut found = places(&|marker| names(marker) || leads(marker));
+        if found.len() > 1 && places(&names).is_empty() {
+            // Of all that lay at this path, or had this origin, one may hold something.
+            let in_use = places(&|marker| leads(marker) && marker.in_use.is_some());
+            if in_use.len() == 1 {
+                found = in_use;
+            } else if in_use.is_empty() && !path.is_dir() {
+                found.clear();
+            }
+        }
+        match found[..] {
+            [place] => of_marker(paths, text, &markers, place),
+            [] if path.exists() && !path.is_dir() => {
+                let device = DevicePath { path, size_bytes: None };
+                let given_up = given_up(markers);
+                Ok(LogTarget { device, owner: None, marker_path: None, given_up })
+            }
+            [] => Err(no_target(text)),
+            _ => Err(ambiguous(text, found.iter().map(|place| &markers[*place].1)).into()),
+        }
+    }
+}
+
+/// The pool that is mounted at a path, or whose daemon died there. A bare name is taken for a mount
+/// point, but not for a path under one.
+fn mounted_at(paths: &Paths, path: &Path, is_bare: bool) -> Option<Descriptor> {
+    if let (false, Ok(Some((client, _)))) = (is_bare, find_mount(paths, path)) {
+        return Some(client.descriptor().clone());
+    }
+    let mut known = descriptor::load_all(paths).unwrap_or_default();
+    known.retain(|known| known.mountpoint == path);
+    if known.len() == 1 { known.pop() } else { None }
+}
+
+/// The log of a pool with settings.
+fn of_pool(paths: &Paths, pool: &str, markers: Vec<Noted>) -> Result<LogTarget, ControlError> {
+    let settings = PoolFile::load(paths, pool)?.settings;
+    let marker_path = paths.log_marker(pool);
+    let marker = markers.iter().find(|(path, _)| *path == marker_path);
+    let device = match (settings.log, marker) {
+        (_, Some((_, marker))) if marker.in_use.is_some() => {
+            DevicePath { path: marker.path.clone(), size_bytes: None }
+        }
+        (Some(device), _) => device,
+        (None, _) => return Err(no_target(pool.as_ref())),
+    };
+    let (pool, name) = (pool.to_string(), pool.as_bytes().to_vec());
+    let lock_name = pool.clone();
+    let owner = Some(PoolOfLog { pool, name, origin: settings.origin, lock_name });
+    let given_up = given_up(markers);
+    Ok(LogTarget { device, owner, marker_path: Some(marker_path), given_up })
+}
+
+/// The log of which one of the markers tells.
+fn of_marker(
+    paths: &Paths,
+    text: &OsStr,
+    markers: &[Noted],
+    place: usize,
+) -> Result<LogTarget, ControlError> {
+    let (marker_path, marker) = &markers[place];
+    let has_it = |other: &&Noted| other.1.in_use.is_some() && is_same(&other.1.path, &marker.path);
+    if marker.in_use.is_none()
+        && let Some((_, user)) = markers.iter().find(has_it)
+    {
+        // What lies there by now is of another origin.
+        return Err(ambiguous(text, [marker, user].into_iter()).into());
+    }
+    let Marker { pool, origin, path, .. } = marker.clone();
+    let (name, lock_name) = match *marker_path == paths.log_marker(&pool) {
+        true => (pool.as_bytes().to_vec(), pool.clone()),
+        false => (unnamed(&origin), unnamed_id(&origin)),
+    };
+    let device = DevicePath { path, size_bytes: None };
+    let owner = Some(PoolOfLog { pool, name, origin, lock_name });
+    let given_up = given_up(markers.to_vec());
+    Ok(LogTarget { device, owner, marker_path: Some(marker_path.clone()), given_up })
+}
+
+fn given_up(markers: Vec<Noted>) -> Vec<String> {
+    markers.into_iter().flat_map(|(_, marker)| marker.given_up).collect()
+}
+
+/// The name by which the log of a pool without settings knows it.
+pub(crate) fn unnamed(origin: &Path) -> Vec<u8> {
+    [b"@", origin.as_os_str().as_encoded_bytes()].concat()
+}
+
+/// The same, as a name of files.
+fn unnamed_id(origin: &Path) -> String {
+    let number = u128::from_le_bytes(crate::caches::id_of(origin.as_os_str().as_encoded_bytes()));
+    format!("@{number:032x}")
+}
+
+/// Where is noted what is known of the log of a pool without settings.
+pub(crate) fn unnamed_marker(paths: &Paths, origin: &Path) -> PathBuf {
+    paths.log_marker(&unnamed_id(origin))
+}
+
+/// The log of a pool with settings that may hold what the origin does not.
+pub(crate) fn may_hold(paths: &Paths, pool: &str) -> Option<PathBuf> {
+    let marker = Marker::load(&paths.log_marker(pool)).ok()??;
+    marker.in_use.map(|_| marker.path)
+}
+
+fn no_target(text: &OsStr) -> ControlError {
+    LogError::NoTarget { text: text.to_string_lossy().into_owned() }.into()
+}
+
+fn ambiguous<'a>(text: &OsStr, markers: impl Iterator<Item = &'a Marker>) -> LogError {
+    let line = |marker: &Marker| {
+        let (origin, path) = (marker.origin.display(), marker.path.display());
+        let holds = match marker.in_use {
+            Some(_) => "may hold writes that the origin lacks",
+            None => "noted as empty",
+        };
+        format!("origin {origin}, log {path} ({holds})")
+    };
+    let logs = markers.map(line).collect();
+    LogError::Ambiguous { text: text.to_string_lossy().into_owned(), logs }
+}
+
+/// All that is noted of logs. What cannot be read is left out.
+fn markers(paths: &Paths) -> Result<Vec<Noted>, ControlError> {
+    let directory = paths.state_directory();
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(ControlError::System { path: directory.to_owned(), error });
+        }
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let of_logs = paths.filter(|path| path.to_string_lossy().ends_with(".log.json"));
+    Ok(of_logs.filter_map(|path| Some((path.clone(), Marker::load(&path).ok()??))).collect())
+}
