@@ -276,8 +276,9 @@ fn writers_that_wait_can_be_ended() {
         command.args(&program[1..]).stdout(file).stderr(std::process::Stdio::null());
         command.spawn().expect("it starts")
     };
-    // One dies of the signal; the other one catches it, and goes on as its call returns.
-    let zeros = ["dd", "if=/dev/zero", "bs=100k"];
+    // One dies of the signal; the other one catches it, and goes on as its call returns. What a
+    // shell starts in the background is told to ignore it.
+    let zeros = ["env", "--default-signal=INT", "dd", "if=/dev/zero", "bs=100k"];
     let mut killed = copies("killed", &["cat", "/dev/zero"]);
     let mut asked = copies("asked", &zeros);
     assert!(wait_until(PATIENCE, || is_full(&mount)), "{:#}", mount.status()["writes"]);
