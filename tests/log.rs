@@ -24,6 +24,12 @@ fn with_log() -> (Mount, String) {
     (builder.argument("--log").argument(&device).start(), log)
 }
 
+/// Kills the daemon, and takes away the mount that it leaves behind.
+fn kill(mount: &mut Mount) {
+    mount.kill();
+    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+}
+
 /// Starts again, with these words more.
 fn restart(mount: &mut Mount, more: &[&str]) {
     mount.restart(&[&WORDS[..], more].concat());
@@ -348,8 +354,7 @@ fn an_old_copy_of_a_log_is_not_replayed() {
     let old = format!("{log}.old");
     let crash = |mount: &mut Mount, contents: &str| {
         write(&mount.join("file"), contents);
-        mount.kill();
-        mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+        kill(mount);
     };
     crash(&mut mount, "old");
     fs::copy(&log, &old).expect("copied");
@@ -396,8 +401,7 @@ fn a_lost_log_is_given_up_by_hand() {
     let (mut mount, log) = with_log();
     for replacement in [None, Some("another program's")] {
         write(&mount.join("file"), "contents");
-        mount.kill();
-        mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+        kill(&mut mount);
         fs::remove_file(&log).expect("it was there");
         if let Some(contents) = replacement {
             fs::write(&log, contents.repeat(2 << 20)).expect("written");
@@ -451,8 +455,7 @@ fn lasts_without_its_log(what: &str, take: fn(&Path), put_back: fn(&Path)) {
         write(&mount.join(format!("after{number}")), "contents");
     }
     write(&mount.join("before0"), "later contents");
-    mount.kill();
-    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    kill(&mut mount);
     put_back(Path::new(&log));
     restart(&mut mount, &["--log", &format!("{log}:32M")]);
     assert!(!mount.log().contains("were brought to the origin"), "{}", mount.log());
@@ -526,8 +529,7 @@ fn a_log_that_is_cut_after_a_crash_is_refused() {
     require!(Requirement::Fuse);
     let (mut mount, log) = with_log();
     write(&mount.join("file"), "contents");
-    mount.kill();
-    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    kill(&mut mount);
     let file = File::options().write(true).open(&log).expect("it is there");
     let words = ["has become shorter", "--discard-log", "acknowledged"];
     for bytes in [20 << 20, 1 << 20] {
@@ -557,8 +559,7 @@ fn a_replay_is_stopped_and_begun_again() {
     for number in 0..FILES {
         write(&mount.join(name(number)), "contents");
     }
-    mount.kill();
-    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    kill(&mut mount);
     (0..FILES).for_each(|number| lose(&mount.origin().join(name(number))));
     let slow = |foreground: &[&str]| {
         let program = mount.warmfront().program(["mount", "--slow=hdd", "--log", &log]);
@@ -614,8 +615,7 @@ fn records_behind_damage_are_counted_wherever_they_are_left_out() {
     for number in 0..5 {
         write(&mount.join(format!("file{number}")), "contents");
     }
-    mount.kill();
-    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    kill(&mut mount);
     let device = File::options().read(true).write(true).open(&log).expect("it opens");
     let mut head = [0; 4096];
     let mut blocks = Vec::new();
@@ -645,8 +645,7 @@ fn a_damaged_log_is_replayed_as_far_as_it_is_good() {
     for number in 0..20 {
         write(&mount.join(format!("file{number:02}")), "contents");
     }
-    mount.kill();
-    mount.warmfront().run(["unmount".as_ref(), mount.path().as_os_str()]);
+    kill(&mut mount);
     let before = records(mount.warmfront(), &log).len();
     for number in 0..20 {
         lose(&mount.origin().join(format!("file{number:02}")));
