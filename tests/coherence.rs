@@ -7,10 +7,11 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use warmfront_tests::{
-    Mount, Program, Requirement, copy_tree, fill, origin_calls, random_bytes, require, source_tree,
+    Mapping, Mount, Program, Requirement, copy_tree, fill, origin_calls, random_bytes, require,
+    source_tree,
 };
 
 /// Time of validity in the tests of `ttl`: longer than a loaded machine needs for a few calls.
@@ -59,6 +60,42 @@ fn new_contents_of_the_same_size() {
         expected[150_000..160_000].copy_from_slice(&change);
         outlive(coherence);
         assert!(read(&mount.join("file")) == expected, "{coherence}: old contents");
+    });
+}
+
+#[test]
+fn new_contents_of_a_file_that_is_open_and_mapped() {
+    require!(Requirement::Fuse);
+    each_way(|mount, coherence| {
+        let path = mount.origin().join("file");
+        let mut expected = fill(&path, 1, LENGTH);
+        let held = File::options().read(true).write(true).open(mount.join("file")).unwrap();
+        let mapping = Mapping::new(&held, LENGTH, true).unwrap();
+        let held_bytes = || {
+            let mut bytes = vec![0; LENGTH];
+            held.read_exact_at(&mut bytes, 0).map(|()| bytes).unwrap()
+        };
+        let mapped_bytes = || {
+            let mut bytes = vec![0; LENGTH];
+            mapping.read(0, &mut bytes);
+            bytes
+        };
+        assert!(held_bytes() == expected && mapped_bytes() == expected);
+        let change = random_bytes(2, 10_000);
+        std::thread::sleep(Duration::from_millis(20));
+        File::options().write(true).open(&path).unwrap().write_all_at(&change, 150_000).unwrap();
+        expected[150_000..160_000].copy_from_slice(&change);
+        outlive(coherence);
+        if coherence.starts_with("ttl") {
+            assert!(held_bytes() == expected, "{coherence}: old contents");
+        }
+        assert!(read(&mount.join("file")) == expected, "{coherence}: old contents");
+        // Now that the change is known, pages that the kernel had are dropped, beside the open.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while held_bytes() != expected || mapped_bytes() != expected {
+            assert!(Instant::now() < deadline, "{coherence}: old pages");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     });
 }
 

@@ -17,6 +17,7 @@ const BLOCKS: usize = 96;
 
 /// One request of the kernel, so that it is one write and one read for us too.
 const BLOCK_BYTES: usize = 4096;
+const WORDS: usize = BLOCK_BYTES / 8;
 
 /// How long writers and readers meet, unless `WARMFRONT_SOAK_SECONDS` says otherwise.
 const MEETING: Duration = Duration::from_secs(4);
@@ -62,25 +63,25 @@ fn write(meeting: &Meeting, file: &File, writer: usize, writers: usize) {
     }
 }
 
-/// Reads blocks until the meeting is over. With `whole` set a block must hold one version.
-fn read(meeting: &Meeting, file: &File, reader: u64, whole: bool) {
-    let mut memory = Mapping::of_memory(BLOCK_BYTES).expect("memory");
+/// Reads blocks through `look` until the meeting is over. With `whole` set a block must hold one
+/// version.
+fn read(
+    meeting: &Meeting,
+    reader: u64,
+    whole: bool,
+    mut look: impl FnMut(usize, &mut [u64; WORDS]),
+) {
     let mut round = 0;
     while !meeting.over.load(Ordering::Relaxed) {
         round += 1;
         let block = seed_of(1000 + reader, round) % BLOCKS;
         let versions = &meeting.versions[block];
         let oldest = versions.published.load(Ordering::SeqCst);
-        let count = memory.fill_from(file, (block * BLOCK_BYTES) as u64).expect("a read");
+        let mut words = [0; WORDS];
+        look(block, &mut words);
         let newest = versions.begun.load(Ordering::SeqCst);
-        assert_eq!(count, BLOCK_BYTES);
-        let mut bytes = [0; BLOCK_BYTES];
-        memory.read(0, &mut bytes);
-        let words = bytes
-            .chunks_exact(8)
-            .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
         let (low, high) =
-            words.fold((u64::MAX, 0), |(low, high), word| (low.min(word), high.max(word)));
+            words.iter().fold((u64::MAX, 0), |(low, high), word| (low.min(*word), high.max(*word)));
         assert!(low >= oldest, "block {block}: read version {low}, {oldest} was acknowledged");
         assert!(high <= newest, "block {block}: read version {high}, only {newest} was begun");
         assert!(!whole || low == high, "block {block}: torn, versions {low} to {high}");
@@ -91,7 +92,34 @@ fn read(meeting: &Meeting, file: &File, reader: u64, whole: bool) {
     }
 }
 
-fn meet(properties: &[(&str, &str)], direct: bool) {
+/// How readers read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Calls,
+    /// Calls that go round the page cache.
+    DirectCalls,
+    Mapping,
+}
+
+/// Reads a block of `file` by calls.
+fn by_calls(file: File) -> impl FnMut(usize, &mut [u64; WORDS]) {
+    let mut memory = Mapping::of_memory(BLOCK_BYTES).expect("memory");
+    move |block, words| {
+        let count = memory.fill_from(&file, (block * BLOCK_BYTES) as u64).expect("a read");
+        assert_eq!(count, BLOCK_BYTES);
+        *words = std::array::from_fn(|index| memory.word(index * 8));
+    }
+}
+
+/// Reads a block of `file` where it is mapped.
+fn by_mapping(file: &File) -> impl FnMut(usize, &mut [u64; WORDS]) {
+    let mapping = Mapping::new(file, BLOCKS * BLOCK_BYTES, true).expect("it is mapped");
+    move |block, words| {
+        *words = std::array::from_fn(|index| mapping.word(block * BLOCK_BYTES + index * 8));
+    }
+}
+
+fn meet(properties: &[(&str, &str)], by: By) {
     let mut builder = Mount::builder();
     for (name, value) in properties {
         builder = builder.property(name, value);
@@ -105,8 +133,9 @@ fn meet(properties: &[(&str, &str)], direct: bool) {
         reads: AtomicU64::new(0),
         overtaken: AtomicU64::new(0),
     };
-    let (writers, readers) = (2, 4);
-    let whole = direct || properties.contains(&("pagecache", "off"));
+    let (writers, readers) = (4, 6);
+    let direct = by == By::DirectCalls;
+    let whole = direct || (by == By::Calls && properties.contains(&("pagecache", "off")));
     let seconds = std::env::var("WARMFRONT_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
     let length = seconds.map_or(MEETING, Duration::from_secs);
     std::thread::scope(|scope| {
@@ -118,7 +147,10 @@ fn meet(properties: &[(&str, &str)], direct: bool) {
         let threads: Vec<_> = (0..readers)
             .map(|reader| {
                 let file = open(&mount, direct);
-                scope.spawn(move || read(meeting, &file, reader, whole))
+                scope.spawn(move || match by {
+                    By::Mapping => read(meeting, reader, whole, by_mapping(&file)),
+                    _ => read(meeting, reader, whole, by_calls(file)),
+                })
             })
             .collect();
         let start = Instant::now();
@@ -146,13 +178,13 @@ fn meet(properties: &[(&str, &str)], direct: bool) {
 #[test]
 fn without_the_page_cache() {
     require!(Requirement::Fuse);
-    meet(&[("pagecache", "off")], false);
+    meet(&[("pagecache", "off")], By::Calls);
 }
 
 #[test]
 fn with_direct_calls() {
     require!(Requirement::Fuse);
-    meet(&[("pagecache", "on")], true);
+    meet(&[("pagecache", "on")], By::DirectCalls);
 }
 
 /// The kernel's page cache copies a page to a reader while a writer may change it, as on any
@@ -160,17 +192,30 @@ fn with_direct_calls() {
 #[test]
 fn with_the_page_cache() {
     require!(Requirement::Fuse);
-    meet(&[("pagecache", "on")], false);
+    meet(&[("pagecache", "on")], By::Calls);
+}
+
+/// Pages of a mapping are in the kernel's page cache, whatever else is.
+#[test]
+fn with_a_mapping() {
+    require!(Requirement::Fuse);
+    meet(&[("pagecache", "off")], By::Mapping);
+}
+
+#[test]
+fn with_a_mapping_and_the_page_cache() {
+    require!(Requirement::Fuse);
+    meet(&[("pagecache", "on")], By::Mapping);
 }
 
 #[test]
 fn when_contents_are_not_cached() {
     require!(Requirement::Fuse);
-    meet(&[("pagecache", "off"), ("primarycache", "metadata")], false);
+    meet(&[("pagecache", "off"), ("primarycache", "metadata")], By::Calls);
 }
 
 #[test]
 fn with_small_records_and_nobody_else_writing() {
     require!(Requirement::Fuse);
-    meet(&[("pagecache", "off"), ("recordsize", "16K"), ("coherence", "exclusive")], false);
+    meet(&[("pagecache", "off"), ("recordsize", "16K"), ("coherence", "exclusive")], By::Calls);
 }

@@ -44,6 +44,13 @@ impl Mapping {
         }
     }
 
+    /// Reads the word at `offset`, a multiple of 8 within the file, in one go.
+    pub fn word(&self, offset: usize) -> u64 {
+        assert!(offset + 8 <= self.length && offset.is_multiple_of(8), "a word of the map");
+        // SAFETY: as in `read`; a map begins with a page, so the word is aligned.
+        unsafe { self.start.add(offset).cast::<u64>().read_volatile() }
+    }
+
     /// Writes `bytes` at `offset`, within the file as for [`read`](Mapping::read).
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.length, "within the map");

@@ -204,7 +204,6 @@ impl Filesystem for Door {
         let flags = InitFlags::ASYNC_READ
             | InitFlags::BIG_WRITES
             | InitFlags::DONT_MASK
-            | InitFlags::AUTO_INVAL_DATA
             | InitFlags::DO_READDIRPLUS
             | InitFlags::READDIRPLUS_AUTO
             | InitFlags::ASYNC_DIO
@@ -213,7 +212,11 @@ impl Filesystem for Door {
             | InitFlags::CACHE_SYMLINKS
             | InitFlags::HANDLE_KILLPRIV_V2
             | InitFlags::SETXATTR_EXT
-            | InitFlags::DIRECT_IO_ALLOW_MMAP;
+            | InitFlags::DIRECT_IO_ALLOW_MMAP
+            // Pages are dropped when we say so. A kernel that drops them whenever it sees another
+            // time of the last change does so while writes are under way, reads again what they
+            // have not changed yet, and keeps it.
+            | InitFlags::EXPLICIT_INVAL_DATA;
         Settings { flags, ..Settings::default() }
     }
 
@@ -571,8 +574,9 @@ impl Directory {
     }
 }
 
-/// Former names that wait to be told; more at a time are left to expire by themselves.
-const FORMER_NAMES_MAX: usize = 1024;
+/// Former names, and files with former contents, that wait to be told. More names at a time are
+/// left to expire by themselves, more files to who opens them.
+const FORMER_MAX: usize = 1024;
 
 /// Tells the kernel to ask a pool again.
 #[derive(Debug)]
@@ -582,6 +586,8 @@ pub struct KernelInvalidation {
     /// To a thread of its own, because the kernel keeps it waiting until calls on the directory
     /// that are under way have been answered. It ends with this.
     former_names: SyncSender<FormerName>,
+    /// As well, because the kernel waits for reads of the file that are under way.
+    former_contents: SyncSender<FormerContents>,
 }
 
 /// A name in the directory `node` that leads elsewhere by now.
@@ -591,21 +597,29 @@ struct FormerName {
     told: Box<dyn FnOnce() + Send>,
 }
 
+/// The file `node` has other contents by now.
+struct FormerContents {
+    node: u64,
+    told: Box<dyn FnOnce() + Send>,
+}
+
 impl KernelInvalidation {
     /// For the session that serves `pool`.
     ///
     /// # Errors
     /// When no thread can be started.
     pub fn new(notifier: Notifier, pool: &Pool) -> std::io::Result<KernelInvalidation> {
-        let (former_names, waiting) = sync_channel::<FormerName>(FORMER_NAMES_MAX);
         let telling = notifier.clone();
-        std::thread::Builder::new().name("former-names".into()).spawn(move || {
-            for FormerName { node, name, told } in waiting {
-                ignore_unknown(telling.expire_entry(node, &name));
-                told();
-            }
+        let former_names = teller("former-names", move |FormerName { node, name, told }| {
+            ignore_unknown(telling.expire_entry(node, &name));
+            told();
         })?;
-        Ok(KernelInvalidation { notifier, root: pool.root(), former_names })
+        let telling = notifier.clone();
+        let former_contents = teller("former-contents", move |FormerContents { node, told }| {
+            ignore_unknown(telling.inval_inode(node, 0, 0));
+            told();
+        })?;
+        Ok(KernelInvalidation { notifier, root: pool.root(), former_names, former_contents })
     }
 }
 
@@ -619,6 +633,15 @@ impl Invalidation for KernelInvalidation {
         let node = swap(object.0, ROOT_ID, self.root.0);
         // A negative offset leaves the pages alone, and with them the locks that guard them.
         ignore_unknown(self.notifier.inval_inode(node, -1, 0));
+    }
+
+    fn expire_contents_later(&self, object: ObjectId, told: Box<dyn FnOnce() + Send>) {
+        let node = swap(object.0, ROOT_ID, self.root.0);
+        if self.former_contents.try_send(FormerContents { node, told }).is_err() {
+            tracing::warn!(
+                "too many files have changed at the origin; some are reread when opened"
+            );
+        }
     }
 
     fn expire_name(&self, parent: ObjectId, name: &OsStr) {
@@ -637,6 +660,17 @@ impl Invalidation for KernelInvalidation {
             tracing::warn!("too many names have moved at the origin; some are believed for longer");
         }
     }
+}
+
+/// A thread that tells what it is sent. It ends with the sender.
+fn teller<T: Send + 'static>(
+    name: &str,
+    tell: impl Fn(T) + Send + 'static,
+) -> std::io::Result<SyncSender<T>> {
+    let (sender, waiting) = sync_channel(FORMER_MAX);
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(move || waiting.into_iter().for_each(tell))?;
+    Ok(sender)
 }
 
 /// The kernel need not know a node or a name any more.

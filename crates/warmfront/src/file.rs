@@ -203,10 +203,12 @@ impl Pool {
         properties: &Properties,
     ) -> Result<Arc<OpenFile>> {
         let object = self.objects.get_used(id).ok_or(EngineError::UnknownObject(id))?;
-        let kernel_cache = match properties.pagecache {
+        // Nobody asks before each read whether pages are still right.
+        let is_timed = matches!(properties.coherence, Coherence::Ttl(_));
+        let kernel_cache = match properties.pagecache && !is_timed {
             false => KernelCache::Bypass,
-            true if object.passed_on(object.version().generation) => KernelCache::Keep,
-            true => KernelCache::Refresh,
+            true if object.has_former_contents() => KernelCache::Refresh,
+            true => KernelCache::Keep,
         };
         let file = file.map_or_else(OnceLock::new, OnceLock::from);
         object.opens.fetch_add(1, Ordering::SeqCst);

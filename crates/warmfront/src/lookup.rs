@@ -252,7 +252,7 @@ impl Pool {
         object.set_without_capability(false);
         let tenant = self.tenant(object);
         tenant.counters.add(Counter::CoherenceDropped, 1);
-        self.expire_attributes(object.id);
+        self.expire_former(object);
         self.drop_generation(object.id, &before);
         self.flash.unsynced.changed(object.id);
         self.forget_on_flash(object.id, &before);

@@ -34,8 +34,8 @@ pub(crate) struct Object {
     version: Mutex<Version>,
     /// Open files that the origin does not know of yet.
     postponed: Mutex<Vec<Weak<OpenFile>>>,
-    /// The generation whose pages the kernel may have, zero for none.
-    passed_on: AtomicU64,
+    /// How often whoever stands above is just being told that its contents are others.
+    former_contents: AtomicU64,
     /// Somebody has looked at it whose use counts.
     is_used: AtomicBool,
     /// Held over each question for attributes with the taking in of the answer, so that an older
@@ -145,7 +145,7 @@ impl Object {
             place: ArcSwap::from_pointee(place),
             version: Mutex::new(version),
             postponed: Mutex::default(),
-            passed_on: AtomicU64::new(0),
+            former_contents: AtomicU64::new(0),
             is_used: AtomicBool::new(false),
             attributes_turn: futures::lock::Mutex::new(()),
             ranges: RangeLock::default(),
@@ -206,10 +206,20 @@ impl Object {
         self.is_nameless() && self.opens.load(Ordering::SeqCst) == 0
     }
 
-    /// Notes that the kernel may now keep pages of `generation`. Returns whether it might have
-    /// kept them before, and none of another.
-    pub(crate) fn passed_on(&self, generation: u64) -> bool {
-        self.passed_on.swap(generation, Ordering::Relaxed) == generation
+    /// Notes that the telling of other contents begins.
+    pub(crate) fn begin_telling(&self) {
+        self.former_contents.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Notes that it has ended.
+    pub(crate) fn end_telling(&self) {
+        let before = self.former_contents.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a telling ends that never began");
+    }
+
+    /// Whether whoever stands above may have former contents.
+    pub(crate) fn has_former_contents(&self) -> bool {
+        self.former_contents.load(Ordering::SeqCst) > 0
     }
 
     /// Notes that `reader` has looked at it.

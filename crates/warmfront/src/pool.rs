@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, RwLock};
-use storage::{Clock, Layered, ObjectId, Origin, SpaceUsage, Spawn};
+use storage::{Clock, Kind, Layered, ObjectId, Origin, SpaceUsage, Spawn};
 
 use crate::answer::{Cached, Content, Metadata};
 use crate::counters::Counter;
@@ -59,6 +59,9 @@ pub trait Invalidation: Send + Sync {
     /// The attributes of the object must be asked for again. May be called from within a call on
     /// the object.
     fn expire_attributes(&self, object: ObjectId);
+    /// The contents of the object must be asked for again. May be called from within a call on the
+    /// object: returns at once, and calls `told` when it is done.
+    fn expire_contents_later(&self, object: ObjectId, told: Box<dyn FnOnce() + Send>);
     /// What `name` in `parent` leads to must be asked for again.
     fn expire_name(&self, parent: ObjectId, name: &OsStr);
     /// As [`expire_name`](Invalidation::expire_name), but from within a call on the directory:
@@ -229,10 +232,18 @@ impl Pool {
         }
     }
 
-    /// Tells whoever stands above that attributes have changed behind everybody's back.
-    pub(crate) fn expire_attributes(&self, object: ObjectId) {
-        if let Some(invalidation) = &*self.invalidation.read() {
-            invalidation.expire_attributes(object);
+    /// Tells whoever stands above that an object has changed behind everybody's back. Until its
+    /// former contents are dropped there, who opens it is told to drop them.
+    pub(crate) fn expire_former(&self, object: &Object) {
+        let Some(invalidation) = self.invalidation.read().clone() else {
+            return;
+        };
+        invalidation.expire_attributes(object.id);
+        let Some(used) = self.objects.get(object.id) else { return };
+        if object.attributes().kind == Kind::File {
+            used.begin_telling();
+            let told = Box::new(move || used.end_telling());
+            invalidation.expire_contents_later(object.id, told);
         }
     }
 
