@@ -194,7 +194,8 @@ pub const PROPERTIES: &[Property] = &[
         help: "let the kernel keep pages above the ARC",
         long_help: "Whether the kernel may keep pages of files above the ARC. Repeated reads then \
             run at the speed of local files, but hot data is held twice, outside the ceiling, and \
-            the ARC does not see those reads.",
+            the ARC does not see those reads. Without effect under coherence=ttl=S, where contents \
+            have to be asked about between two reads.",
         inherited: true,
         examples: &["on", "off"],
         refused: &["", "7"],

@@ -24,7 +24,7 @@ pub(super) fn findings(target: &Target) -> Result<Vec<Finding>> {
         origin(&status, &fs_type),
         size(&status),
         coherence(value("coherence"), &fs_type),
-        caches(value("primarycache"), value("pagecache")),
+        caches(value("primarycache"), value("pagecache"), value("coherence")),
     ];
     found.extend(super::flash::findings(&status, value("secondarycache")));
     found.extend(
@@ -92,9 +92,12 @@ fn coherence(coherence: &str, fs_type: &str) -> Finding {
     finding("coherence", Verdict::Warn, told, Some(advice))
 }
 
-fn caches(primarycache: &str, pagecache: &str) -> Finding {
+fn caches(primarycache: &str, pagecache: &str, coherence: &str) -> Finding {
     let told = format!("primarycache={primarycache} pagecache={pagecache}");
     let advice = match (primarycache, pagecache) {
+        ("all", "on") if coherence.starts_with("ttl") => {
+            "the page cache is not used under coherence=ttl: contents are asked about too often"
+        }
         ("all", "on") => "what is hot lies in RAM twice, in the page cache and in the ARC",
         ("all", _) => return finding("levels", Verdict::Ok, told, None),
         _ => "contents are not kept: every read of them asks the origin",
