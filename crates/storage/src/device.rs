@@ -1,5 +1,6 @@
 //! Block devices and files that serve as such: what caches and logs lie on.
 
+mod backing;
 mod blocking;
 mod buffer;
 mod crash;

@@ -69,6 +69,17 @@ pub enum DeviceError {
         /// The path.
         name: String,
     },
+    /// A loop device stands for the file.
+    #[error(
+        "{name} is the file behind the loop device {to}; name that one, or detach it first with \
+         `losetup -d {to}`"
+    )]
+    Attached {
+        /// The path.
+        name: String,
+        /// The loop device.
+        to: String,
+    },
     /// What is there is neither a file nor a block device.
     #[error("{name} is neither a file nor a block device")]
     WrongKind {

@@ -9,6 +9,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::backing::{lock_backing, loop_of};
 use super::request::{Operation, Outcome, Request};
 use super::ring::Ring;
 use super::workers::{self, Workers};
@@ -61,6 +62,8 @@ pub struct FileDevice {
     through: OnceLock<Option<Workers>>,
     backend: Backend,
     file: Arc<OwnedFd>,
+    /// The file behind a loop device, locked.
+    _behind: Option<OwnedFd>,
     direct: bool,
     /// The kernel does not tell such a file system that a write has to last.
     is_on_fuse: bool,
@@ -92,11 +95,20 @@ impl FileDevice {
     pub fn open(path: &Path, options: &DeviceOptions) -> Result<FileDevice, DeviceError> {
         let name = path.display().to_string();
         let (file, direct) = open(path, options)?;
-        if !options.looks_only {
-            lock(&file, &name)?;
-        }
         let stat = fstat(&file).map_err(DeviceError::system("stat"))?;
-        let (size_bytes, block_bytes) = match FileType::from_raw_mode(stat.st_mode) {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let mut behind = None;
+        if !options.looks_only {
+            lock(&file, &name, FlockOperation::NonBlockingLockExclusive)?;
+            match kind {
+                FileType::BlockDevice => behind = lock_backing(stat.st_rdev)?,
+                _ if let Some(to) = loop_of(&stat) => {
+                    return Err(DeviceError::Attached { name, to: to.display().to_string() });
+                }
+                _ => {}
+            }
+        }
+        let (size_bytes, block_bytes) = match kind {
             FileType::RegularFile => {
                 let present = u64::try_from(stat.st_size).unwrap_or(0);
                 let size_bytes = options.size_bytes.map_or(present, |wanted| wanted.max(present));
@@ -119,9 +131,18 @@ impl FileDevice {
         let (deadline, through) = (options.deadline, OnceLock::new());
         let lies_on = fstatfs(&*file).map_or(0, |found| found.f_type);
         let is_on_fuse = lies_on == FUSE_SUPER_MAGIC;
-        let is_block = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
-        let is_local = is_block || LOCAL_MAGIC.contains(&lies_on);
-        Ok(FileDevice { info, deadline, backend, through, file, direct, is_on_fuse, is_local })
+        let is_local = kind == FileType::BlockDevice || LOCAL_MAGIC.contains(&lies_on);
+        Ok(FileDevice {
+            info,
+            deadline,
+            backend,
+            through,
+            file,
+            _behind: behind,
+            direct,
+            is_on_fuse,
+            is_local,
+        })
     }
 
     /// How calls reach the kernel.
@@ -237,11 +258,15 @@ fn open(path: &Path, options: &DeviceOptions) -> Result<(OwnedFd, bool), DeviceE
     }
 }
 
-/// Makes this the device's only user.
-fn lock(file: &OwnedFd, name: &str) -> Result<(), DeviceError> {
+/// Makes this the device's only user, or one of those who share it.
+pub(super) fn lock(
+    file: &OwnedFd,
+    name: &str,
+    operation: FlockOperation,
+) -> Result<(), DeviceError> {
     let patience = Instant::now() + LOCK_PATIENCE;
     loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        match flock(file, operation) {
             Err(Errno::WOULDBLOCK) if Instant::now() < patience => {
                 std::thread::sleep(Duration::from_millis(5));
             }

@@ -31,6 +31,61 @@ fn transports(path: &Path) -> Vec<Transport> {
     offered.into_iter().filter(|(_, offered)| *offered).map(|(transport, _)| transport).collect()
 }
 
+/// A loop device for a file, until dropped.
+struct Loop(std::path::PathBuf);
+
+impl Loop {
+    /// `None` where the system lets us have none.
+    fn new(file: &Path) -> Option<Loop> {
+        let words = ["--find", "--show"];
+        let made = std::process::Command::new("losetup").args(words).arg(file).output().ok()?;
+        let name = String::from_utf8(made.stdout).ok()?;
+        made.status.success().then(|| Loop(name.trim().into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").arg("-d").arg(&self.0).status();
+    }
+}
+
+/// A file and the loop devices that stand for it are one device, whichever comes first.
+#[test]
+fn a_file_is_not_used_beside_its_loop_device() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("file");
+    let open = |path: &Path| FileDevice::open(path, &DeviceOptions::default());
+    std::fs::File::create(&path).expect("a file").set_len(SIZE).expect("a hole");
+    let in_use = open(&path).expect("it opens");
+    let Some(first) = Loop::new(&path) else {
+        return eprintln!("skipped: no loop devices here");
+    };
+    let second = Loop::new(&path).expect("another one");
+    for device in [&first, &second] {
+        let refused = open(&device.0).err();
+        assert!(matches!(refused, Some(DeviceError::InUse { .. })), "{refused:?}");
+    }
+    drop(in_use);
+    let in_use = open(&first.0).expect("it opens");
+    for device in [&second.0, &path] {
+        let refused = open(device).err();
+        assert!(matches!(refused, Some(DeviceError::InUse { .. })), "{refused:?}");
+    }
+    let looks = DeviceOptions { looks_only: true, ..DeviceOptions::default() };
+    FileDevice::open(&path, &looks).expect("it can be looked at");
+    drop(in_use);
+    drop(open(&second.0).expect("it opens"));
+    let refused = open(&path).err();
+    assert!(matches!(refused, Some(DeviceError::Attached { .. })), "{refused:?}");
+    drop((first, second));
+    let opens = || open(&path).is_ok();
+    assert!((0..100).any(|_| opens() || {
+        std::thread::sleep(Duration::from_millis(20));
+        false
+    }));
+}
+
 fn filled(length: usize, fill: u64) -> Arc<AlignedBuffer> {
     let mut buffer = AlignedBuffer::zeroed(length);
     let mut random = Random::new(fill);
