@@ -98,7 +98,10 @@ impl OpenFile {
         // What was true before the wait may have changed in it.
         let layout = self.object.layout(properties.recordsize);
         let range = clamp(offset, length, &layout);
-        let (pieces, waited) = self.gather(&tenant, &layout, range.clone()).await?;
+        let (pieces, waited) = match self.only_dirty(&tenant, &layout, &range)? {
+            Some(pieces) => (pieces, false),
+            None => self.gather(&tenant, &layout, range.clone()).await?,
+        };
         drop(guard);
         self.pool.asked(self.object.id, range.start, pieces.len() as u64, false);
         tenant.counters.add(Counter::ReadCalls, 1);
@@ -122,6 +125,43 @@ impl OpenFile {
             }
             _ => None,
         }
+    }
+
+    /// The bytes of `range`, if all of them are newer than what the origin is known to keep but not
+    /// all of their records are in RAM: what else is in these needs not be fetched for them.
+    fn only_dirty(
+        &self,
+        tenant: &Tenant,
+        layout: &Layout,
+        range: &Range<u64>,
+    ) -> Result<Option<Pieces>> {
+        let cache = &self.pool.memory.cache;
+        let is_kept = |number| cache.locate(&self.key(layout, number)).is_some();
+        if !self.object.dirty.is_dirty() || layout.records(range.clone()).all(is_kept) {
+            return Ok(None);
+        }
+        let records = layout.records(range.clone());
+        let last = layout.record_range(records.end - 1);
+        let whole = layout.record_range(records.start).start..last.end;
+        let dirty = self.object.dirty.snapshot(whole.clone());
+        // Records of which all is newer are put together whole, and kept.
+        if !covers(&dirty, range.clone()) || covers(&dirty, whole) {
+            return Ok(None);
+        }
+        let mut pieces = Pieces::default();
+        for number in records.clone() {
+            let part = within(layout, number, range);
+            let mut record = Record::with_capacity(&self.pool.memory.arena, part.len())?;
+            let offset = number * layout.record_bytes + part.start as u64;
+            overlay(&dirty, offset, &mut record.buffer_mut()[..part.len()]);
+            record.set_length(part.len());
+            pieces.push(Arc::new(record), 0..part.len());
+        }
+        tenant.hit(Counter::DemandDataHits, records.end - records.start);
+        if tenant.user().is_some() {
+            self.sample(tenant, layout, records);
+        }
+        Ok(Some(pieces))
     }
 
     /// Brings the records of `range` together. Says whether any had to be waited for.

@@ -224,6 +224,27 @@ fn writes_wait_for_an_origin_out_of_reach() {
     assert_eq!(at_origin(&bench, "file"), b"during");
 }
 
+/// What is dirty beside a hole of the same record is read without its origin.
+#[test]
+fn what_is_dirty_needs_no_origin() {
+    let bench = Bench::new(&["recordsize=128K"], CEILING);
+    bench.put("file", &pattern(400_000, 1));
+    let file = bench.open("file", READ_WRITE);
+    bench.faults.unreachable(true);
+    let data = pattern(10_000, 2);
+    for offset in [4096, (128 << 10) - 5000] {
+        block_on(file.write(offset, &data)).expect("memory takes it");
+        assert_eq!(read(&file, offset, data.len()), data);
+        assert_eq!(read(&file, offset + 1000, 8000), data[1000..9000]);
+        block_on(file.read(offset + 1, data.len())).expect_err("the origin has the last byte");
+    }
+    bench.faults.unreachable(false);
+    let mut expected = pattern(400_000, 1);
+    put(&mut expected, 4096, &data);
+    put(&mut expected, (128 << 10) - 5000, &data);
+    assert_eq!(read(&file, 0, 400_000), expected);
+}
+
 /// The clock on the wall is set, far back and far ahead, between writes and while they are dirty.
 #[test]
 fn clock_changes_harm_nobody() {
