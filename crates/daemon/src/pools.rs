@@ -168,7 +168,7 @@ pub fn add_cache(
     if let Some(found) = mounted(paths, pool) {
         return Client::new(paths, found).add_cache(device, force);
     }
-    let file = PoolFile::load(paths, pool)?;
+    let file = stored(paths, pool)?;
     let mut caches = file.settings.caches.clone();
     if caches.iter().any(|known| known.is_at(&device.path)) {
         return Err(CacheError::Present { path: device.path }.into());
@@ -201,7 +201,7 @@ pub fn remove_cache(paths: &Paths, pool: &str, path: &Path) -> Result<Changed, C
     if let Some(found) = mounted(paths, pool) {
         return Client::new(paths, found).remove_cache(&path);
     }
-    let file = PoolFile::load(paths, pool)?;
+    let file = stored(paths, pool)?;
     let mut caches = file.settings.caches.clone();
     let before = caches.len();
     caches.retain(|known| !known.is_at(&path));
@@ -238,7 +238,7 @@ pub fn add_log(
     if let Some(found) = mounted(paths, pool) {
         return Client::new(paths, found).add_log(device, force, tell);
     }
-    let file = PoolFile::load(paths, pool)?;
+    let file = stored(paths, pool)?;
     if let Some(known) = &file.settings.log {
         return Err(LogError::Present { path: known.path.clone() }.into());
     }
@@ -257,7 +257,7 @@ pub fn remove_log(paths: &Paths, pool: &str, path: &Path) -> Result<Changed, Con
     if let Some(found) = mounted(paths, pool) {
         return Client::new(paths, found).remove_log(&path);
     }
-    let file = PoolFile::load(paths, pool)?;
+    let file = stored(paths, pool)?;
     if !file.settings.log.as_ref().is_some_and(|known| known.is_at(&path)) {
         let has = file.settings.log.as_ref().map_or("none".to_string(), ToString::to_string);
         return Err(LogError::Unknown { path, has }.into());
@@ -270,8 +270,21 @@ pub fn remove_log(paths: &Paths, pool: &str, path: &Path) -> Result<Changed, Con
     Ok(Changed::Saved { file: settings })
 }
 
-/// The daemon that serves a pool now.
+/// The daemon that serves a pool now, which may be named by its mount point.
 fn mounted(paths: &Paths, pool: &str) -> Option<Descriptor> {
-    let found = descriptor::load(paths, pool)?;
-    Client::new(paths, found.clone()).is_alive().then_some(found)
+    let is_alive = |found: &Descriptor| Client::new(paths, found.clone()).is_alive();
+    if let Some(found) = descriptor::load(paths, pool) {
+        return Some(found).filter(is_alive);
+    }
+    let top = std::path::absolute(pool).ok().filter(|_| pool.contains('/'))?;
+    let known = descriptor::load_all(paths).ok()?;
+    known.into_iter().find(|found| found.mountpoint == top && is_alive(found))
+}
+
+/// The settings of a pool that is not mounted.
+fn stored(paths: &Paths, pool: &str) -> Result<PoolFile, ControlError> {
+    if pool.contains('/') {
+        return Err(ControlError::Unknown { text: pool.to_string() });
+    }
+    Ok(PoolFile::load(paths, pool)?)
 }

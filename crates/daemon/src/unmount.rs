@@ -58,8 +58,12 @@ pub fn unmount(
     let mounts = mounts().map_err(system)?;
     match mounted_at(&mounts, &path) {
         Some(mount) if mount.is_warmfront() => {
-            let descriptors = descriptor::load_all(paths)?;
-            match descriptors.into_iter().find(|found| found.device == mount.device) {
+            let mut served = descriptor::load_all(paths)?;
+            served.retain(|found| found.device == mount.device);
+            // The number that a killed daemon's mount had may be another one's by now.
+            let is_dead = |found: &Descriptor| !Client::new(paths, found.clone()).is_alive();
+            served.sort_by_cached_key(is_dead);
+            match served.into_iter().next() {
                 Some(found) => unmount_served(paths, found, lazy, progress),
                 None => clear_dead(without_daemon(mount)),
             }
