@@ -7,6 +7,7 @@ mod forget;
 mod inspect;
 mod marker;
 mod progress;
+mod words;
 
 pub(crate) use desk::{Desk, LogSettings, Tell};
 pub use error::LogError;

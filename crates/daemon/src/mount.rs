@@ -131,7 +131,7 @@ impl Prepared {
             device: request.log.clone().or(settings.and_then(|all| all.log.clone())),
             discard: request.discard_log,
             force: request.force_log,
-            emptied_too: false,
+            older_too: false,
         };
         let intent_log =
             LogSettings { device: intent_log.device.map(DevicePath::absolute), ..intent_log };

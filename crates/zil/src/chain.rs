@@ -180,6 +180,11 @@ impl Chain {
         self.durable
     }
 
+    /// The epoch of the superblock that lasts.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.superblock.epoch
+    }
+
     /// The oldest record that has not been released.
     pub(crate) fn oldest(&self) -> Position {
         self.superblock.released.next()

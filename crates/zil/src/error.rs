@@ -59,6 +59,12 @@ pub enum OpenError {
         /// The least it has to be.
         needed_bytes: u64,
     },
+    /// It is too small for any log.
+    #[error("a log device of {} is too small for any log", size(*size_bytes))]
+    NoRoom {
+        /// Its size.
+        size_bytes: u64,
+    },
     /// A block of the device is larger than those of the log.
     #[error("the log was made for blocks of {known} bytes, the device has blocks of {found}")]
     Blocks {
@@ -68,7 +74,10 @@ pub enum OpenError {
         known: usize,
     },
     /// There is no log on it.
-    #[error("the device holds no log; if it is the right one, what was logged is lost")]
+    #[error(
+        "the device holds no log: it never held one, or was removed from its pool, or was \
+         overwritten"
+    )]
     NoLog,
     /// Neither copy of what the log says of itself is whole.
     #[error("the log's superblocks are damaged; what was logged can not be found")]

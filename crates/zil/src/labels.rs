@@ -27,6 +27,10 @@ pub(crate) async fn write_superblock(
 
 /// Reads the superblock that counts.
 pub(crate) async fn read_superblock(device: &dyn Device) -> Result<Superblock, OpenError> {
+    let size_bytes = device.info().size_bytes;
+    if size_bytes < RING_OFFSET {
+        return Err(OpenError::NoRoom { size_bytes });
+    }
     let mut found = Vec::new();
     for parity in 0..2 {
         let reads =

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -47,6 +48,12 @@ pub struct Log {
     sync: Sync,
     layout: Layout,
     state: Mutex<State>,
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Log").field("device", self.device.info()).finish_non_exhaustive()
+    }
 }
 
 struct State {
@@ -147,6 +154,11 @@ impl Log {
     /// The log's id.
     pub fn id(&self) -> [u8; 16] {
         self.id
+    }
+
+    /// The epoch of the superblock that lasts: a greater one each time that it is written.
+    pub fn epoch(&self) -> u64 {
+        self.state.lock().chain.epoch()
     }
 
     /// How blocks are made to last.

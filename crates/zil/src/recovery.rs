@@ -148,6 +148,11 @@ impl Recovery {
         self.superblock.log
     }
 
+    /// The epoch of its superblock: a greater one each time that this is written.
+    pub fn epoch(&self) -> u64 {
+        self.superblock.epoch
+    }
+
     /// The id of the pool whose log it is.
     pub fn pool(&self) -> [u8; 16] {
         self.superblock.pool

@@ -87,9 +87,10 @@ fn given_up(discarded: &LogDiscarded) -> String {
         .map_or(String::new(), |origin| format!(" of the origin {}", origin.display()));
     match lost {
         None => {
-            let records = count(records.unwrap_or(0));
+            let records = records.unwrap_or(0);
+            let (counted, are) = (self::records(records), if records == 1 { "is" } else { "are" });
             let beyond = beyond.as_ref().map_or(String::new(), |beyond| format!("{beyond}\n"));
-            format!("{records} records of the log on {path}{of} are given up\n{beyond}")
+            format!("{counted} of the log on {path}{of} {are} given up\n{beyond}")
         }
         Some(what) => {
             let pool =
@@ -105,21 +106,27 @@ fn given_up(discarded: &LogDiscarded) -> String {
     }
 }
 
+/// A number of records, in words.
+fn records(number: u64) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} record{s}", count(number))
+}
+
 fn summary(shown: &LogShown) -> String {
     let LogShown { path, records, end, beyond, in_use_by, not_replayed, .. } = shown;
     let path = path.display();
     if let Some(pool) = in_use_by {
-        let records = count(*records);
+        let records = self::records(*records);
         return format!(
             "pool `{pool}` is mounted and writes to the log on {path}, or is about to: {records} \
-             records that its origin may not have yet, at this moment\n"
+             that its origin may not have yet, at this moment\n"
         );
     }
     let mut text = match records {
         0 if beyond.is_none() => {
             format!("the log on {path} holds nothing that the origin does not have\n")
         }
-        records => format!("the log on {path} holds {} records; it is {end}\n", count(*records)),
+        count => format!("the log on {path} holds {}; it is {end}\n", self::records(*count)),
     };
     if let Some(beyond) = beyond {
         text.push_str(&format!("{beyond}\n"));

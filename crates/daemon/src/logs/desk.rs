@@ -12,8 +12,10 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
 use super::error::LogError;
+use super::find::origin_of_log;
 use super::marker::{Marker, digits, since};
 use super::progress::MountProgress;
+use super::words::{are, counted, records, were};
 use crate::caches::random_bytes;
 use crate::device_open::{Top, tops};
 use crate::device_path::{DevicePath, DeviceRole};
@@ -23,6 +25,8 @@ use crate::device_path::{DevicePath, DeviceRole};
 const BYTES_DEFAULT: u64 = 1 << 30;
 /// Between two looks whether the device in use is still there.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// After so many of them it is noted how far the log has come.
+const NOTE_LOOKS: u64 = 60;
 /// Most objects of which it is told that something was not done.
 const TOLD_MAX: usize = 5;
 
@@ -37,8 +41,8 @@ pub(crate) struct LogSettings {
     pub discard: bool,
     /// Take the device whatever lies on it.
     pub force: bool,
-    /// Bring to the origin also what a log holds that was noted as empty.
-    pub emptied_too: bool,
+    /// Bring to the origin also what a log holds that seems to be an older copy.
+    pub older_too: bool,
 }
 
 /// Keeps account of a pool's log device.
@@ -65,8 +69,7 @@ struct State {
 #[derive(Debug)]
 struct InUse {
     device: DevicePath,
-    /// The id of the log on it.
-    log: [u8; 16],
+    log: Arc<Log>,
     /// What lay at its path when it was taken in use.
     identity: Option<Identity>,
     /// And how long it was, bytes; 0 for a block device.
@@ -101,6 +104,7 @@ impl Desk {
         let is_noted = found.is_some();
         let marker = found.unwrap_or_else(|| Marker {
             in_use: None,
+            epoch: 0,
             path: PathBuf::new(),
             pool: pool.to_string(),
             origin: path.to_owned(),
@@ -186,16 +190,7 @@ impl Desk {
         // missing unseen.
         let keeps_length = marker.in_use.is_some() && !settings.discard && length_before.is_some();
         let size_bytes = device.size_bytes.filter(|_| !keeps_length);
-        let (path, file) = open_file(&DevicePath { size_bytes, ..device.clone() }).or_else(
-            |error| match error {
-                LogError::Contents { error: OpenError::TooSmall { .. }, .. } => {
-                    miss("has become shorter")?;
-                    Err(error)
-                }
-                error => Err(error),
-            },
-        )?;
-        let contents = |error| LogError::Contents { path: path.clone(), error };
+        let (path, file) = open_file(&DevicePath { size_bytes, ..device.clone() })?;
         let recovery = match self.recover(file.clone()) {
             Ok(recovery) => recovery,
             Err(error) => {
@@ -209,10 +204,10 @@ impl Desk {
                             return Err(LogError::Foreign { path, found });
                         }
                     }
-                    OpenError::TooSmall { .. } => {
+                    OpenError::TooSmall { .. } | OpenError::NoRoom { .. } => {
                         miss("has become shorter")?;
                         if !settings.discard {
-                            return Err(contents(error));
+                            return Err(contents(&path, error));
                         }
                     }
                     OpenError::Version { .. } if settings.discard || settings.force => {
@@ -221,20 +216,28 @@ impl Desk {
                     OpenError::Damaged if settings.discard || settings.force => {
                         miss("is damaged")?;
                     }
-                    _ => return Err(contents(error)),
+                    _ => return Err(contents(&path, error)),
                 }
                 return Ok((Some(self.format(device, length_before, file, tell)?), notes));
             }
         };
-        let (id, found) = (digits(recovery.id()), recovery.found().clone());
+        let (id, epoch) = (digits(recovery.id()), recovery.epoch());
+        let found = recovery.found().clone();
         let records = found.records();
         if recovery.pool() != self.pool_id {
             let origin = self.origin.clone();
-            let is_own = recovery.pool()[..8] == self.pool_id[..8];
+            let (is_own, is_same) = (
+                recovery.pool()[..8] == self.pool_id[..8],
+                recovery.pool()[8..] == self.pool_id[8..],
+            );
             if records > 0 && is_own && !settings.discard {
                 return Err(LogError::OtherOrigin { path, origin, records });
             }
-            if !is_own && !settings.force {
+            if records > 0 && is_same && !settings.force {
+                let was = origin_of_log(&self.marker_path, &id).filter(|was| *was != origin);
+                return Err(LogError::Moved { path, origin, was, records });
+            }
+            if !is_own && !is_same && !settings.force {
                 return Err(LogError::OtherPool { path, records });
             }
             miss("holds another log now")?;
@@ -243,6 +246,16 @@ impl Desk {
         }
         if marker.in_use.as_ref().is_some_and(|known| *known != id) {
             miss("holds another log now")?;
+        }
+        if marker.is_newer_than(&id, epoch) && !settings.older_too {
+            if !settings.discard {
+                let origin = self.origin.clone();
+                return Err(LogError::Older { path, origin, records });
+            }
+            // Under another id: should the newest one come back, it is not taken for this one.
+            miss("seems to be an older copy")?;
+            drop(recovery);
+            return Ok((Some(self.format(device, length_before, file, tell)?), notes));
         }
         let failed = |error| LogError::Finish { path: path.clone(), error };
         let beyond = beyond(&path, &found);
@@ -253,15 +266,20 @@ impl Desk {
                     false => "since the pool had gone on without them",
                 };
                 let shown = path.display();
-                notes.push(format!("{records} records of the log on {shown} are given up, {why}"));
+                let (all, are) = (counted(records, "record"), are(records));
+                notes.push(format!("{all} of the log on {shown} {are} given up, {why}"));
             }
-            // Of a log that the pool had gone on without nothing is missed.
-            notes.extend(beyond.filter(|_| settings.discard));
+            if !settings.discard {
+                // Nothing is missed of it. Under another id none of its copies is taken for it.
+                drop(recovery);
+                return Ok((Some(self.format(device, length_before, file, tell)?), notes));
+            }
+            notes.extend(beyond);
             let log = block_on(recovery.discard()).map_err(failed)?;
             return Ok((Some(log), notes));
         }
         let is_emptied = marker.in_use.is_none() && self.state.lock().is_noted;
-        if is_emptied && records > 0 && !settings.emptied_too {
+        if is_emptied && records > 0 && !settings.older_too {
             let origin = self.origin.clone();
             return Err(LogError::Emptied { path, origin, records });
         }
@@ -331,6 +349,10 @@ impl Desk {
         tell: Tell<'_>,
     ) -> Result<Log, LogError> {
         let path = &device.path;
+        let (size_bytes, needed_bytes) = (file.info().size_bytes, DeviceRole::Log.size_bytes_min());
+        if size_bytes < needed_bytes {
+            return Err(LogError::TooSmall { path: path.clone(), size_bytes, needed_bytes });
+        }
         let opening = self.opening().map_err(|error| self.state_error(error))?;
         for_owner_only(path);
         let told = |done_bytes, all_bytes| {
@@ -348,10 +370,11 @@ impl Desk {
 
     /// Lets a pool use a log that is empty.
     pub fn take_in(&self, pool: &Arc<Pool>, device: &DevicePath, log: Log) -> Result<(), LogError> {
-        let (log_id, id) = (log.id(), digits(log.id()));
+        let (id, log) = (digits(log.id()), Arc::new(log));
         {
             let state = &mut *self.state.lock();
             state.marker.in_use = Some(id.clone());
+            state.marker.epoch = log.epoch();
             state.marker.path = device.path.clone();
             state.marker.given_up.retain(|known| *known != id);
             let since = since(&self.origin).map_err(|error| self.state_error(error))?;
@@ -361,7 +384,8 @@ impl Desk {
             let identity = identity(&device.path).ok();
             let length_bytes = device.length().unwrap_or(0);
             let device = device.clone();
-            state.device = Some(InUse { device, log: log_id, identity, length_bytes });
+            let log = log.clone();
+            state.device = Some(InUse { device, log, identity, length_bytes });
         }
         let (state, marker_path) = (self.state.clone(), self.marker_path.clone());
         let renounce = move || {
@@ -369,7 +393,7 @@ impl Desk {
             state.marker.give_up(&id);
             state.marker.save(&marker_path)
         };
-        block_on(pool.add_log(Arc::new(log), Arc::new(renounce))).map_err(LogError::Pool)
+        block_on(pool.add_log(log, Arc::new(renounce))).map_err(LogError::Pool)
     }
 
     /// Gives a running pool a log device.
@@ -440,7 +464,7 @@ impl Desk {
         let missing = {
             let state = self.state.lock();
             let used = state.device.as_ref();
-            used.and_then(|used| Some((used.log, used.device.path.clone(), used.missing()?)))
+            used.and_then(|used| Some((used.log.id(), used.device.path.clone(), used.missing()?)))
         };
         // The lock is let go of: it is taken when the log is noted as given up.
         if let Some((log, path, what)) = missing {
@@ -453,11 +477,31 @@ impl Desk {
         let (stop, stopped) = sync_channel(1);
         let (desk, pool) = (self.clone(), pool.clone());
         std::thread::Builder::new().name("log-watch".into()).spawn(move || {
+            let mut looks = 0;
             while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 desk.look(&pool);
+                looks += 1;
+                if looks % NOTE_LOOKS == 0 {
+                    desk.note_epoch();
+                }
             }
         })?;
         Ok(stop)
+    }
+
+    /// Notes how far the log in use has come, so that an older copy of it is told from it.
+    fn note_epoch(&self) {
+        let State { marker, device, .. } = &mut *self.state.lock();
+        let Some(used) = device else { return };
+        let epoch = used.log.epoch();
+        if marker.in_use != Some(digits(used.log.id())) || marker.epoch >= epoch {
+            return;
+        }
+        marker.epoch = epoch;
+        if let Err(error) = marker.save(&self.marker_path) {
+            let path = self.marker_path.display();
+            tracing::warn!(%path, %error, "cannot note how far the log has come");
+        }
     }
 
     /// What has become of the device in use, with its verb, if the next start would not find it, or
@@ -500,18 +544,22 @@ fn open_file(device: &DevicePath) -> Result<(PathBuf, Arc<dyn Device>), LogError
     let path = device.path.clone();
     let size_bytes = device.size_bytes.or((!path.exists()).then_some(BYTES_DEFAULT));
     let file = DevicePath { size_bytes, ..device.clone() }.open(DeviceRole::Log)?;
-    check_size(&path, &file)?;
     Ok((path, Arc::new(file)))
 }
 
-/// Whether a log fits on a device.
-pub(super) fn check_size(path: &Path, device: &dyn Device) -> Result<(), LogError> {
-    let (size_bytes, needed_bytes) = (device.info().size_bytes, DeviceRole::Log.size_bytes_min());
-    if size_bytes < needed_bytes {
-        let error = OpenError::TooSmall { size_bytes, needed_bytes };
-        return Err(LogError::Contents { path: path.to_owned(), error });
+/// Why what lies at `path` is no log that can be used.
+pub(super) fn contents(path: &Path, error: OpenError) -> LogError {
+    let path = path.to_owned();
+    match error {
+        OpenError::TooSmall { size_bytes, needed_bytes } => {
+            LogError::Shortened { path, size_bytes, needed_bytes }
+        }
+        OpenError::NoRoom { size_bytes } => {
+            let needed_bytes = DeviceRole::Log.size_bytes_min();
+            LogError::TooSmall { path, size_bytes, needed_bytes }
+        }
+        error => LogError::Contents { path, error },
     }
-    Ok(())
 }
 
 /// What is found behind the last good record, in words.
@@ -530,8 +578,10 @@ pub(super) fn beyond(path: &Path, found: &Found) -> Option<String> {
     };
     let path = path.display();
     Some(format!(
-        "{beyond_records} more records of the log on {path} lie behind record {last}, after which \
-         a block is missing, damaged or unreadable, and cannot be used: {why}"
+        "{} of the log on {path} {} behind record {last}, after which a block is missing, damaged \
+         or unreadable, and cannot be used: {why}",
+        counted(*beyond_records, "more record"),
+        if *beyond_records == 1 { "lies" } else { "lie" }
     ))
 }
 
@@ -541,28 +591,33 @@ fn summary(path: &Path, report: &Replayed, seconds: f64) -> String {
         report.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     let applied = report.records - report.left_out;
     let applied = match report.left_out {
-        0 => applied.to_string(),
-        _ => format!("{applied} of {}", report.records),
+        0 => records(applied),
+        _ => format!("{applied} of {}", records(report.records)),
     };
     let mut text = format!(
-        "{applied} records of the log on {} ({}) were brought to the origin in {seconds:.1} s: {} \
-         of data",
+        "{applied} of the log on {} ({}) {} brought to the origin in {seconds:.1} s: {} of data",
         path.display(),
         kinds.join(", "),
+        were(report.records - report.left_out),
         HumanSize(report.data_bytes - report.left_out_bytes)
     );
     for (count, what) in [
-        (report.made, "objects made anew"),
-        (report.named, "names given"),
-        (report.unnamed, "names removed"),
+        (report.made, ["object", "made anew"]),
+        (report.named, ["name", "given"]),
+        (report.unnamed, ["name", "removed"]),
     ] {
+        let [thing, done] = what;
         if count > 0 {
-            text.push_str(&format!(", {count} {what}"));
+            text.push_str(&format!(", {} {done}", counted(count, thing)));
         }
     }
     if report.left_out > 0 {
         let data = HumanSize(report.left_out_bytes);
-        text.push_str(&format!("; {} records with {data} of data were left out", report.left_out));
+        let (left_out, were) = (records(report.left_out), were(report.left_out));
+        text.push_str(&format!("; {left_out} with {data} of data {were} left out"));
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

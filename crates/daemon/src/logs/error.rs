@@ -1,10 +1,11 @@
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use storage::{DeviceError, OriginError};
 use warmfront::{ExactSize, ReplayError};
 use zil::OpenError;
 
+use super::words;
 use crate::device_open::DeviceOpenError;
 
 /// Why a log device cannot be used.
@@ -50,9 +51,9 @@ pub enum LogError {
     },
     /// It is the log of another pool.
     #[error(
-        "log device {} is the log of another pool, with {records} records that its origin may \
-         not have; use it there, give it up with `warmfront log discard {}` and overwrite it with \
-         --force-log, or name another one", path.display(), path.display()
+        "log device {} is the log of another pool, with {} that its origin may not have; use it \
+         there, give it up with `warmfront log discard {}` and overwrite it with --force-log, or \
+         name another one", path.display(), words::records(*records), path.display()
     )]
     OtherPool {
         /// The path.
@@ -60,12 +61,30 @@ pub enum LogError {
         /// What it holds.
         records: u64,
     },
+    /// The origin was moved, or its pool has another name.
+    #[error(
+        "the log on {} has {} for this origin, written when it had another path or its pool \
+         another name{}. Bring them there with `warmfront log replay {}`, and mount then{}; or \
+         give them up with `warmfront log discard {}` and overwrite it with --force-log",
+        path.display(), words::records(*records),
+        was.as_ref().map_or(String::new(), |was| format!(": {}", was.display())),
+        path.display(), old_path(origin, was.as_deref()), path.display()
+    )]
+    Moved {
+        /// The path.
+        path: PathBuf,
+        /// The origin as it is called now.
+        origin: PathBuf,
+        /// And then, if that is noted and another one.
+        was: Option<PathBuf>,
+        /// What the log holds.
+        records: u64,
+    },
     /// The origin has changed.
     #[error(
-        "the log on {} was written for this pool when its origin was another one than {}: \
-         {records} records are not for it. Mount the right origin, or give them up with \
-         --discard-log",
-        path.display(), origin.display()
+        "the log on {} was written for this pool when its origin was another one than {}: {} {} \
+         not for it. Mount the right origin, or give them up with --discard-log",
+        path.display(), origin.display(), words::records(*records), words::are(*records)
     )]
     OtherOrigin {
         /// The path.
@@ -77,9 +96,9 @@ pub enum LogError {
     },
     /// The log has lost records.
     #[error(
-        "the log on {} is damaged: {applied} records up to record {last} were brought to the \
-         origin, later ones that were acknowledged (at least up to record {lasted}) are lost. Go \
-         on without them with --discard-log", path.display()
+        "the log on {} is damaged: {}; later ones that were acknowledged (at least up to record \
+         {lasted}) are lost. Go on without them with --discard-log",
+        path.display(), words::brought(*applied, *last)
     )]
     Damaged {
         /// The path.
@@ -93,9 +112,9 @@ pub enum LogError {
     },
     /// A part of it cannot be read.
     #[error(
-        "the log on {} can not be read behind record {last}: {error}. {applied} records were \
-         brought to the origin; try again, or go on without the rest with --discard-log",
-        path.display()
+        "the log on {} can not be read behind record {last}: {error}. {} {} brought to the origin; \
+         try again, or go on without the rest with --discard-log",
+        path.display(), words::records(*applied), words::were(*applied)
     )]
     Unreadable {
         /// The path.
@@ -188,11 +207,11 @@ pub enum LogError {
     },
     /// It holds records though it was noted as empty.
     #[error(
-        "the log on {} holds {records} records, though all that it held was at the origin {} or \
+        "the log on {} holds {}, though all that it held was at the origin {} or \
          given up when it was last used: it seems to be an older copy, which would overwrite \
          what was written since. Give it up with `warmfront log discard {}`; or, if another \
          machine wrote it since, bring it to the origin with `warmfront log replay --force {}`",
-        path.display(), origin.display(), path.display(), path.display()
+        path.display(), words::records(*records), origin.display(), path.display(), path.display()
     )]
     Emptied {
         /// The path.
@@ -202,12 +221,41 @@ pub enum LogError {
         /// What the log holds.
         records: u64,
     },
+    /// It lacks what was noted of the log in use.
+    #[error(
+        "the log on {} seems to be an older copy: the one in use when the pool of {} last ran was \
+         newer than this one, which has {}. To replay it would overwrite what was \
+         written since. Bring the newest one back and mount with it; or go on without it for good \
+         with --discard-log; or, if there is none, bring what this one has to the origin with \
+         `warmfront log replay --force {}`; or look at what the origin holds with --read-only",
+        path.display(), origin.display(), words::records(*records), path.display()
+    )]
+    Older {
+        /// The path.
+        path: PathBuf,
+        /// The origin.
+        origin: PathBuf,
+        /// What the log holds.
+        records: u64,
+    },
+    /// There is no room for a log.
+    #[error(
+        "log device {} is too small for a log: it {}, and needs {}; {}",
+        path.display(), size(*size_bytes), ExactSize(*needed_bytes), longer(path, None)
+    )]
+    TooSmall {
+        /// The path.
+        path: PathBuf,
+        /// How long it is, bytes.
+        size_bytes: u64,
+        /// How long it has to be at least, bytes.
+        needed_bytes: u64,
+    },
     /// The device has become shorter than the log.
     #[error(
-        "log device {} has {}, and its log was made with {}; if it was cut, `truncate -s {} {}` \
-         makes what is left readable",
-        path.display(), ExactSize(*size_bytes), ExactSize(*needed_bytes),
-        ExactSize(*needed_bytes), path.display()
+        "log device {} is too small for its log: it {}, and the log was made with {}; {}",
+        path.display(), size(*size_bytes), ExactSize(*needed_bytes),
+        longer(path, Some(*needed_bytes))
     )]
     Shortened {
         /// The path.
@@ -240,4 +288,33 @@ pub enum LogError {
     /// The pool could not bring to its origin what it holds.
     #[error("{0}")]
     Pool(warmfront::EngineError),
+}
+
+/// What a log needs to find an origin where it was.
+fn old_path(origin: &Path, was: Option<&Path>) -> String {
+    was.filter(|was| !was.exists()).map_or(String::new(), |was| {
+        let (origin, was) = (origin.display(), was.display());
+        format!(" (until then the old path has to lead there: `ln -s {origin} {was}`)")
+    })
+}
+
+/// How long a device is, with its verb.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0 => "is empty".to_string(),
+        _ => format!("has {}", ExactSize(bytes)),
+    }
+}
+
+/// What helps against a device that is too short, with the length that it had.
+fn longer(path: &Path, was_bytes: Option<u64>) -> String {
+    let (is_file, path) = (path.is_file(), path.display());
+    match was_bytes.map(ExactSize) {
+        _ if !is_file => "name another one".to_string(),
+        Some(size) => format!(
+            "if it was cut, `truncate -s {size} {path}` makes it as long again and what is left \
+             readable, as a mount with --log {path}:{size} does"
+        ),
+        None => format!("a mount with --log {path}:SIZE makes it longer, or name another one"),
+    }
 }

@@ -22,7 +22,7 @@ impl LogTarget {
     /// # Errors
     /// When it names none of them, or several origins have noted a log under it.
     pub fn find(paths: &Paths, text: &OsStr) -> Result<LogTarget, ControlError> {
-        let markers = markers(paths)?;
+        let markers = markers(paths.state_directory())?;
         let named = text.to_str().filter(|name| !name.contains('/'));
         if let Some(pool) = named.filter(|name| paths.settings(name).exists()) {
             return of_pool(paths, pool, markers);
@@ -142,6 +142,13 @@ pub(crate) fn unnamed_marker(paths: &Paths, origin: &Path) -> PathBuf {
     paths.log_marker(&unnamed_id(origin))
 }
 
+/// The origin for which a log is noted as in use, beside what is noted at `marker_path`.
+pub(super) fn origin_of_log(marker_path: &Path, id: &str) -> Option<PathBuf> {
+    let noted = markers(marker_path.parent()?).ok()?;
+    let is_it = |(_, marker): &Noted| marker.in_use.as_deref() == Some(id);
+    noted.into_iter().find(is_it).map(|(_, marker)| marker.origin)
+}
+
 /// The log of a pool with settings that may hold what the origin does not.
 pub(crate) fn may_hold(paths: &Paths, pool: &str) -> Option<PathBuf> {
     let marker = Marker::load(&paths.log_marker(pool)).ok()??;
@@ -166,8 +173,7 @@ fn ambiguous<'a>(text: &OsStr, markers: impl Iterator<Item = &'a Marker>) -> Log
 }
 
 /// All that is noted of logs. What cannot be read is left out.
-fn markers(paths: &Paths) -> Result<Vec<Noted>, ControlError> {
-    let directory = paths.state_directory();
+fn markers(directory: &Path) -> Result<Vec<Noted>, ControlError> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),

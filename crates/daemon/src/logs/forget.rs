@@ -37,6 +37,7 @@ mod tests {
         let file = paths.log_marker("tank");
         let mut marker = Marker {
             in_use: Some("07".to_string()),
+            epoch: 0,
             path: "/flash/log".into(),
             pool: "tank".into(),
             origin: "/slow".into(),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use storage::{DeviceError, DirectoryOptions, DirectoryOrigin, FileDevice, Origin};
 use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
-use super::desk::{Desk, LogSettings, Tell, beyond, check_size, clock};
+use super::desk::{Desk, LogSettings, Tell, beyond, clock, contents};
 use super::error::LogError;
 use super::marker::{Marker, digits};
 use crate::caches::random_bytes;
@@ -130,11 +130,10 @@ impl LogTarget {
             End::Unreadable { error } => format!("unreadable: {error}"),
             _ => "unknown".to_string(),
         };
-        let id = digits(recovery.id());
-        let not_replayed = match found.records() {
-            0 => None,
-            _ if in_use_by.is_some() => None,
-            _ => self.not_replayed(&id)?,
+        let (id, epoch) = (digits(recovery.id()), recovery.epoch());
+        let not_replayed = match in_use_by {
+            Some(_) => None,
+            None => self.not_replayed(&id, epoch, found.records())?,
         };
         let shown = LogShown {
             path: self.device.path.clone(),
@@ -170,23 +169,35 @@ impl LogTarget {
         Ok(shown)
     }
 
-    /// Why the next mount leaves the log with this id alone, in words.
-    fn not_replayed(&self, id: &str) -> Result<Option<String>, LogError> {
+    /// Why the next mount leaves the log alone that is found with this id, in words.
+    fn not_replayed(&self, id: &str, epoch: u64, records: u64) -> Result<Option<String>, LogError> {
+        let older = "`warmfront log replay` says more";
+        let marker = self.marker()?.map(|(_, marker)| marker);
+        if marker.as_ref().is_some_and(|marker| marker.is_newer_than(id, epoch)) {
+            return Ok(Some(format!(
+                "it will not be replayed: the log that was in use was newer, so this \
+                 seems to be an older copy; {older}"
+            )));
+        }
+        if records == 0 {
+            return Ok(None);
+        }
         if self.given_up.iter().any(|known| known == id) {
             return Ok(Some(
                 "it was given up, and will not be replayed: the pool went on without it".into(),
             ));
         }
-        let emptied = self.marker()?.is_some_and(|(_, marker)| marker.in_use.is_none());
+        let emptied = marker.is_some_and(|marker| marker.in_use.is_none());
         Ok(emptied.then(|| {
-            "it will not be replayed: it was noted as empty, so this seems to be an older copy; \
-             `warmfront log replay` says more"
-                .into()
+            format!(
+                "it will not be replayed: it was noted as empty, so this seems to be an older \
+                 copy; {older}"
+            )
         }))
     }
 
     /// Brings what the log holds to the origin, without mounting it; if `force` also what a log
-    /// holds that was noted as empty. Tells in words what was done.
+    /// holds that seems to be an older copy. Tells in words what was done.
     ///
     /// # Errors
     /// When it is not known for which origin it is, or as when it is mounted.
@@ -210,7 +221,7 @@ impl LogTarget {
         let pool = (&*owner.pool, &*owner.name);
         let desk = Desk::new(pool, marker_path.clone(), (&owner.origin, &*origin), None)?;
         let device = Some(self.device.clone());
-        let settings = LogSettings { device, emptied_too: force, ..LogSettings::default() };
+        let settings = LogSettings { device, older_too: force, ..LogSettings::default() };
         let system = |error| ControlError::System { path: path.clone(), error };
         let _early_stop = EarlyStop::watch().map_err(system)?;
         let (_, notes) = desk.open(&*origin, &settings, false, tell)?;
@@ -228,9 +239,15 @@ impl LogTarget {
         let pool = self.owner.as_ref().map(|owner| owner.pool.clone());
         let marker = self.marker()?;
         let missed = marker.as_ref().and_then(|(_, marker)| marker.in_use.clone());
+        let noted = marker.as_ref().map(|(_, marker)| marker.clone());
+        let is_older = |found: &Recovery| {
+            let id = digits(found.id());
+            noted.as_ref().is_some_and(|noted| noted.is_newer_than(&id, found.epoch()))
+        };
         let is_ours = |found: &str| missed.as_deref().is_none_or(|missed| missed == found);
         let mut found = None;
         let lost = match self.open() {
+            Ok(recovery) if is_older(&recovery) => Some("seems to be an older copy".to_string()),
             Ok(recovery) if is_ours(&digits(recovery.id())) => {
                 found = Some(recovery.found().clone());
                 let discarded = block_on(recovery.discard());
@@ -314,28 +331,21 @@ impl LogTarget {
 }
 
 fn recover(path: PathBuf, file: FileDevice) -> Result<Recovery, LogError> {
-    check_size(&path, &file)?;
     let state = |error| LogError::State { path: "/dev/urandom".into(), error };
     let (log, seed) = (random_bytes().map_err(state)?, random_bytes().map_err(state)?);
     let opening = Opening { pool: [0; 16], log, seed, force: true };
     let opened = block_on(Log::open(Arc::new(file), opening, Options::default(), clock()));
-    opened.map_err(|error| match error {
-        OpenError::TooSmall { size_bytes, needed_bytes } => {
-            LogError::Shortened { path, size_bytes, needed_bytes }
-        }
-        error => LogError::Contents { path, error },
-    })
+    opened.map_err(|error| contents(&path, error))
 }
 
 /// What is wrong with a log that cannot be had any more, with its verb.
 fn lost(error: &LogError) -> Option<String> {
     Some(match error {
         LogError::NoTarget { .. } => "is not there".to_string(),
-        LogError::Shortened { .. } => "has become shorter".to_string(),
+        LogError::Shortened { .. } | LogError::TooSmall { .. } => "has become shorter".to_string(),
         LogError::Contents { error, .. } => match error {
             OpenError::NoLog => "holds no log any more".to_string(),
             OpenError::Foreign { found } => format!("holds {found} now"),
-            OpenError::TooSmall { .. } => "has become shorter".to_string(),
             OpenError::Damaged => "is damaged".to_string(),
             _ => return None,
         },

@@ -22,6 +22,10 @@ const GIVEN_UP_MAX: usize = 64;
 pub(super) struct Marker {
     /// The log that may hold what the origin does not, by its id in hexadecimal digits.
     pub in_use: Option<String>,
+    /// The epoch of its superblock when that was last noted, after it lasted: each start and each
+    /// group gives it a greater one, so that one with a smaller one is an older copy.
+    #[serde(default)]
+    pub epoch: u64,
     /// Where it lies.
     #[serde(with = "wire_path")]
     pub path: PathBuf,
@@ -59,6 +63,12 @@ impl Marker {
             fs::create_dir_all(directory)?;
         }
         replace_file(path, &serde_json::to_vec(self)?, 0o600)
+    }
+
+    /// Whether the log in use had come farther when it was noted than the one with this `id`
+    /// and epoch.
+    pub fn is_newer_than(&self, id: &str, epoch: u64) -> bool {
+        self.in_use.as_deref() == Some(id) && epoch < self.epoch
     }
 
     /// Notes that a log must not be replayed.
@@ -108,6 +118,7 @@ mod tests {
         assert_eq!(Marker::load(&path).expect("nothing there"), None);
         let mut marker = Marker {
             in_use: Some(digits([7; 16])),
+            epoch: 12,
             path: "/flash/log".into(),
             pool: "tank".into(),
             origin: "/slow".into(),

@@ -115,7 +115,7 @@ fn a_hole_in_the_middle_is_told() {
         assert_eq!((found.beyond_blocks, found.beyond_records), (11, 11));
         assert_eq!(rest(&mut recovery).await.expect("whole").len(), 4);
         recovery.applied(Position(4)).await.expect("the device works");
-        let refused = recovery.finish().await.err().expect("it is damaged");
+        let refused = recovery.finish().await.expect_err("it is damaged");
         assert_eq!(refused, ReplayError::Damaged { last: Position(4) });
         assert!(refused.to_string().contains("discard"), "{refused}");
         let recovery = open(&simulation, memory.clone(), 2).await.expect("a log");
