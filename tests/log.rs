@@ -346,6 +346,29 @@ fn a_name_that_two_origins_have_means_no_log() {
     assert_eq!((held("la"), held("lb")), (0, 0));
 }
 
+/// A log that was written when its origin had another path is brought there once that leads to it.
+#[test]
+fn the_log_of_a_moved_origin_is_replayed_by_hand() {
+    require!(Requirement::Fuse);
+    let base = test_directory();
+    let warmfront = Warmfront::new();
+    let path = |name: &str| base.path().join(name).to_str().expect("text").to_string();
+    for name in ["slow", "fast"] {
+        fs::create_dir(base.path().join(name)).expect("a directory");
+    }
+    crash(&warmfront, &path("slow"), &path("fast"), &path("log:32M"), "contents");
+    lose(&base.path().join("slow/file"));
+    fs::rename(path("slow"), path("moved")).expect("renamed");
+    let words = ["mount", &path("moved"), &path("fast"), "--arc-max=64M", "--log", &path("log")];
+    let mount = || warmfront.program(words).run();
+    mount().fails_with(1, &["another path", "log replay", "ln -s", &path("moved"), &path("slow")]);
+    std::os::unix::fs::symlink(path("moved"), path("slow")).expect("made");
+    warmfront.run(["log", "replay", &path("log")]);
+    assert_eq!(fs::read_to_string(path("moved/file")).expect("it is there"), "contents");
+    mount().success();
+    warmfront.run(["unmount", &path("fast")]);
+}
+
 /// An older copy of a log in the place of it would undo what was written since.
 #[test]
 fn an_old_copy_of_a_log_is_not_replayed() {

@@ -55,6 +55,24 @@ fn the_status_names_the_daemon() {
     mount.unmount();
 }
 
+/// The kernel gives the number of a mount that has ended to the next one: what a killed daemon has
+/// left behind does not hide the one that lives.
+#[test]
+fn a_mount_in_the_place_of_a_dead_one_is_unmounted() {
+    require!(Requirement::Fuse);
+    let mut mount = Mount::new();
+    mount.kill();
+    let other = test_directory();
+    let origin = other.path().join("zzz");
+    fs::create_dir(&origin).expect("a directory");
+    let program = mount.warmfront().program(["mount", "--arc-max=64M"]);
+    program.arg(&origin).arg(mount.path()).run().success();
+    let status = mount.warmfront().status(mount.path());
+    assert_eq!(status["pool"], "zzz");
+    mount.warmfront().program(["unmount"]).arg(mount.path()).run().success();
+    assert!(!is_mounted(mount.path()));
+}
+
 #[test]
 fn a_second_daemon_is_refused() {
     require!(Requirement::Fuse);

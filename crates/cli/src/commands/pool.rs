@@ -132,7 +132,9 @@ fn left(destroyed: &Destroyed) -> String {
 fn lasts(changed: &Changed) -> String {
     match changed {
         Changed::Saved { .. } => String::new(),
-        Changed::UntilUnmount => "until it is unmounted: it has no settings file\n".to_string(),
+        Changed::UntilUnmount => {
+            "this lasts until it is unmounted: it has no settings file\n".to_string()
+        }
     }
 }
 

@@ -252,10 +252,8 @@ impl Desk {
                 let origin = self.origin.clone();
                 return Err(LogError::Older { path, origin, records });
             }
-            // Under another id: should the newest one come back, it is not taken for this one.
             miss("seems to be an older copy")?;
-            drop(recovery);
-            return Ok((Some(self.format(device, length_before, file, tell)?), notes));
+            return Ok((Some(self.anew(&path, recovery)?), notes));
         }
         let failed = |error| LogError::Finish { path: path.clone(), error };
         let beyond = beyond(&path, &found);
@@ -270,9 +268,8 @@ impl Desk {
                 notes.push(format!("{all} of the log on {shown} {are} given up, {why}"));
             }
             if !settings.discard {
-                // Nothing is missed of it. Under another id none of its copies is taken for it.
-                drop(recovery);
-                return Ok((Some(self.format(device, length_before, file, tell)?), notes));
+                // Nothing is missed of it.
+                return Ok((Some(self.anew(&path, recovery)?), notes));
             }
             notes.extend(beyond);
             let log = block_on(recovery.discard()).map_err(failed)?;
@@ -366,6 +363,14 @@ impl Desk {
             }
             LogError::Contents { path: path.to_owned(), error }
         })
+    }
+
+    /// Goes on with a log that was given up, or a copy of one, as with a new one: should another
+    /// copy come back, it is not taken for this one.
+    fn anew(&self, path: &Path, recovery: Recovery) -> Result<Log, LogError> {
+        let id = random_bytes().map_err(|error| self.state_error(error))?;
+        let log = block_on(recovery.discard_as(id));
+        log.map_err(|error| LogError::Finish { path: path.to_owned(), error })
     }
 
     /// Lets a pool use a log that is empty.

@@ -1,6 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use storage::{DeviceError, OriginError};
 use warmfront::{ExactSize, ReplayError};
 use zil::OpenError;
@@ -31,7 +32,7 @@ pub enum LogError {
     #[error(transparent)]
     Open(#[from] DeviceOpenError),
     /// There is no log on it, or none that may be used.
-    #[error("log device {}: {error}", path.display())]
+    #[error("log device {}: {error}{}", path.display(), what_helps(error))]
     Contents {
         /// The path.
         path: PathBuf,
@@ -288,6 +289,20 @@ pub enum LogError {
     /// The pool could not bring to its origin what it holds.
     #[error("{0}")]
     Pool(warmfront::EngineError),
+}
+
+/// What may be done about a log that cannot be read, or a device that cannot be written.
+fn what_helps(error: &OpenError) -> &'static str {
+    match error {
+        OpenError::Version { .. } | OpenError::Damaged => {
+            "; or mount without what it holds for good with --discard-log"
+        }
+        OpenError::Device(DeviceError::System { errno: Errno::NOSPC | Errno::DQUOT, .. })
+        | OpenError::Device(DeviceError::Short { operation: "write", .. }) => {
+            "; what it lies on has no room for all of it: make room there, or name another one"
+        }
+        _ => "",
+    }
 }
 
 /// What a log needs to find an origin where it was.

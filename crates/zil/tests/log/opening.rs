@@ -62,6 +62,28 @@ fn what_is_no_log_is_not_opened() {
     assert!(simulation.run(rest(&mut recovery)).expect("whole") == expected(1, 0..3));
 }
 
+/// What tells a log from copies of it: the epoch grows with each life, the id only as another log.
+#[test]
+fn lives_have_growing_epochs_and_logs_have_ids() {
+    let simulation = Simulation::new(1);
+    let memory = memory();
+    let log = format(&simulation, memory.clone(), opening(0)).expect("a blank device");
+    simulation.run(commit(&log, 0..3));
+    let mut epoch = log.epoch();
+    drop(log);
+    for (life, id) in [(1, 2), (2, 2), (3, 7), (4, 7)] {
+        let recovery = simulation.run(open(&simulation, memory.clone(), life)).expect("a log");
+        assert_eq!((recovery.epoch(), recovery.id() == [2; 16]), (epoch, life < 4));
+        let log = simulation.run(recovery.discard_as([id; 16])).expect("the device works");
+        assert_eq!((log.id(), log.epoch() > epoch), ([id; 16], true));
+        epoch = log.epoch();
+        simulation.run(commit(&log, 0..3));
+        simulation.run(log.release(log.last())).expect("the device works");
+        assert!(log.epoch() > epoch, "a group gives it another one");
+        epoch = log.epoch();
+    }
+}
+
 #[test]
 fn only_blank_devices_are_made_logs() {
     let simulation = Simulation::new(1);
