@@ -284,6 +284,47 @@ fn settings_keep_cache_devices() {
 }
 
 #[test]
+fn a_cache_file_that_has_gone_is_made_anew_where_it_was_and_says_so() {
+    require!(Requirement::Fuse, Requirement::Root);
+    let directory = test_directory();
+    let warmfront = Warmfront::new();
+    for name in ["slow", "fast"] {
+        fs::create_dir(directory.path().join(name)).expect("a directory");
+    }
+    let disk = SmallDisk::new("64M");
+    let cache = disk.path().join("cache");
+    let top = directory.path().join("fast").to_str().expect("text").to_string();
+    let create = ["pool", "create", "tank", "slow", "--cache"];
+    let create = warmfront.program(create).arg(format!("{}:32M", cache.display()));
+    create.directory(directory.path()).run().success();
+    let mount = |more: &[&str]| {
+        let words = ["mount", "tank", &top, "--arc-max=64M"];
+        let said = warmfront.program(words).args(more).run().success();
+        let device = warmfront.status(Path::new(&top))["caches"][0].clone();
+        warmfront.run(["unmount", "tank"]);
+        (said, device["condition"].as_str().expect("a word").to_string())
+    };
+    let (said, _) = mount(&[]);
+    assert!(!said.contains("note:"), "nothing is to be said: {said}");
+    fs::remove_file(&cache).expect("it is there");
+    let (said, condition) = mount(&[]);
+    let words = "made anew: the file that the pool had there is gone";
+    assert!(said.contains(words) && condition == "works", "{condition}: {said}");
+    // Its directory is there, but its file system is not.
+    Program::new("umount").arg(disk.path()).run().success();
+    let (said, condition) = mount(&[]);
+    let words = "nothing is mounted there now; mount that, or have the file made anew";
+    assert!(said.contains(words) && condition == "unavailable", "{condition}: {said}");
+    assert!(!cache.exists(), "nothing is made in its place");
+    let (said, condition) = mount(&["--force-cache"]);
+    assert!(said.contains("made anew") && condition == "works", "{condition}: {said}");
+    fs::remove_dir_all(disk.path()).expect("it is there");
+    let (said, condition) = mount(&[]);
+    assert!(said.contains("there is no directory") && condition == "unavailable", "{said}");
+    fs::create_dir(disk.path()).expect("made");
+}
+
+#[test]
 fn what_cannot_be_a_cache_device_is_refused_with_words() {
     require!(Requirement::Fuse);
     let directory = test_directory();

@@ -35,6 +35,20 @@ pub enum DeviceOpenError {
         /// The path.
         path: PathBuf,
     },
+    /// The file system on which it lay is not there.
+    #[error(
+        "{role} device {}: it lay on the file system at {}, and nothing is mounted there now; \
+         mount that, or have the file made anew by forcing its use",
+        path.display(), place.display()
+    )]
+    NotMounted {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+        /// Where its file system was mounted.
+        place: PathBuf,
+    },
     /// There is a directory, but it takes no files.
     #[error(
         "{role} device {}: no file can be made in {}; choose another place",

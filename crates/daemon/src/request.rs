@@ -224,10 +224,7 @@ pub enum MountError {
 }
 
 fn force_hint(error: &CacheError) -> &'static str {
-    match error {
-        CacheError::Add { error, .. } if error.is_forceable() => " (--force-cache)",
-        _ => "",
-    }
+    if error.is_forceable() { " (--force-cache)" } else { "" }
 }
 
 impl MountError {

@@ -466,10 +466,7 @@ pub(crate) fn refused(message: String, is_usage: bool) -> Response {
 }
 
 fn refused_cache(error: &CacheError) -> Response {
-    let hint = match error {
-        CacheError::Add { error, .. } if error.is_forceable() => "; --force does so",
-        _ => "",
-    };
+    let hint = if error.is_forceable() { " (--force)" } else { "" };
     refused(format!("{error}{hint}"), false)
 }
 

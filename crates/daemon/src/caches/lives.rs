@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,9 @@ struct State {
     /// What people call it.
     #[serde(default)]
     called: String,
+    /// The devices that it has used, by their paths, and where the file system of each is mounted.
+    #[serde(default)]
+    devices: BTreeMap<String, String>,
 }
 
 /// What a file says; one that is too long is cut, and then makes no sense.
@@ -77,6 +81,28 @@ impl Lives {
         states.find(|state| state.pool == wanted).map(|state| state.called)
     }
 
+    /// Where the file system of a device was mounted when the pool last used it.
+    pub(crate) fn place_of(&self, device: &Path) -> Option<PathBuf> {
+        let (state, _) = &*self.state.lock();
+        state.devices.get(&*device.to_string_lossy()).map(PathBuf::from)
+    }
+
+    /// Notes where the file system of a device that is used is mounted; `None` forgets the device.
+    pub(crate) fn note(&self, device: &Path, place: Option<&Path>) -> io::Result<()> {
+        let (state, _) = &mut *self.state.lock();
+        let key = device.to_string_lossy().into_owned();
+        let place = place.map(|place| place.to_string_lossy().into_owned());
+        if state.devices.get(&key) == place.as_ref() {
+            return Ok(());
+        }
+        let mut new = state.clone();
+        match place {
+            Some(place) => new.devices.insert(key, place),
+            None => new.devices.remove(&key),
+        };
+        self.write(state, new)
+    }
+
     /// Replaces them, in a way that lasts.
     pub(crate) fn set(&self, lives: &[u128]) -> io::Result<()> {
         self.replace(&mut self.state.lock().0, lives, false)
@@ -106,12 +132,14 @@ impl Lives {
     }
 
     fn replace(&self, state: &mut State, lives: &[u128], struck: bool) -> io::Result<()> {
-        let new = State {
-            lives: lives.iter().map(|life| format!("{life:032x}")).collect(),
-            struck,
-            pool: digits(self.pool.0),
-            called: self.pool.1.clone(),
-        };
+        let lives = lives.iter().map(|life| format!("{life:032x}")).collect();
+        let new = State { lives, struck, ..state.clone() };
+        self.write(state, new)
+    }
+
+    fn write(&self, state: &mut State, new: State) -> io::Result<()> {
+        let (pool, called) = (digits(self.pool.0), self.pool.1.clone());
+        let new = State { pool, called, ..new };
         if let Some(directory) = self.path.parent() {
             fs::create_dir_all(directory)?;
         }
@@ -157,6 +185,20 @@ mod tests {
         assert_eq!(load(&path).all(), [255], "an earlier version has written it");
         fs::write(&path, "no JSON").expect("written");
         assert!(load(&path).all().is_empty());
+    }
+
+    #[test]
+    fn devices_and_their_places_last() {
+        let base = tempfile::tempdir().expect("a directory");
+        let path = base.path().join("pool.json");
+        let load = || Lives::load(path.clone(), [7; 16], "pool `a`".to_string());
+        let (device, place) = (Path::new("/flash/cache"), Path::new("/flash"));
+        let lives = load();
+        lives.note(device, Some(place)).expect("written");
+        lives.set(&[1]).expect("written");
+        assert_eq!(load().place_of(device).as_deref(), Some(place));
+        lives.note(device, None).expect("written");
+        assert_eq!((load().place_of(device), load().all()), (None, vec![1]));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::key::{CacheKey, CacheKeyError, Dwpd};
 use super::lives::{Lives, id_of, random_bytes};
 use crate::device_open::{DeviceOpenError, Top};
 use crate::device_path::{DevicePath, DeviceRole};
+use crate::mountinfo::{mount_of, mounted_at, mounts};
 use crate::protocol::{CacheBypass, CacheFault, CacheSlower, CacheStatus};
 
 /// The part of the ceiling that the index of what lies on flash may take, as its divisor.
@@ -83,6 +84,17 @@ pub enum CacheError {
         /// Why.
         error: io::Error,
     },
+}
+
+impl CacheError {
+    /// Whether forcing the use of the device helps.
+    pub(crate) fn is_forceable(&self) -> bool {
+        match self {
+            CacheError::Add { error, .. } => error.is_forceable(),
+            CacheError::Open(error) => matches!(error, DeviceOpenError::NotMounted { .. }),
+            _ => false,
+        }
+    }
 }
 
 /// A cache device in use, or one that could not be used.
@@ -248,6 +260,13 @@ impl Shelf {
         }
         device.check_outside(DeviceRole::Cache, &self.tops)?;
         let length_before = device.length();
+        let place_before = self.lives.place_of(&path);
+        if let Some(place) = place_before.as_ref().filter(|_| length_before.is_none() && !force)
+            && mounts().is_ok_and(|mounts| mounted_at(&mounts, place).is_none())
+        {
+            let (role, place) = (DeviceRole::Cache, place.clone());
+            return Err(DeviceOpenError::NotMounted { role, path, place }.into());
+        }
         let file = Arc::new(device.open(DeviceRole::Cache)?);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opening = Opening {
@@ -290,6 +309,12 @@ impl Shelf {
         });
         let found = match opened {
             Opened::Warm if keeps.is_some() => keeps.as_deref(),
+            Opened::Formatted if place_before.is_some() && length_before.is_none() => {
+                Some("made anew: the file that the pool had there is gone")
+            }
+            Opened::Formatted if place_before.is_some() && !force => {
+                Some("made anew: it was blank, and what the pool had there is gone")
+            }
             Opened::Formatted if !force => None,
             Opened::Warm => Some("it is warm"),
             Opened::Formatted => Some("it was made anew, whatever it held"),
@@ -303,10 +328,19 @@ impl Shelf {
             Opened::Damaged => Some("its journal is damaged, so it starts empty"),
             _ => Some("it starts empty"),
         };
+        let mounts = mounts().unwrap_or_default();
+        let place = path.canonicalize().ok().and_then(|path| mount_of(&mounts, &path));
+        self.lives.note(&path, place.map(|place| &*place.mountpoint)).map_err(state)?;
         devices.retain(|known| !known.device.is_at(&path));
         let note = found.unwrap_or("it was blank").to_string();
         devices.push(Shelved { device: device.clone(), id, note, file: Some(file) });
-        Ok(found.map(|found| format!("cache device {}: {found}", path.display())))
+        // A key of each start makes it forget on purpose.
+        let is_lost = !matches!(opened, Opened::Warm | Opened::OtherKey);
+        let told = found.map(|found| format!("cache device {}: {found}", path.display()));
+        if let Some(told) = told.as_ref().filter(|_| place_before.is_some() && is_lost) {
+            tracing::warn!("{told}");
+        }
+        Ok(told)
     }
 
     /// Stops using a device, and wipes it, so that nobody takes it for one that is up to date.
@@ -319,11 +353,11 @@ impl Shelf {
             return Err(CacheError::Unknown { path: path.to_owned(), has });
         };
         let Shelved { device, id, .. } = devices.remove(at);
+        let state = |error| CacheError::State { path: self.state_path.clone(), error };
+        self.lives.note(&device.path, None).map_err(state)?;
         if let Some(id) = id {
             // If it stops here, what the device holds must not be used again.
-            self.lives
-                .strike()
-                .map_err(|error| CacheError::State { path: self.state_path.clone(), error })?;
+            self.lives.strike().map_err(state)?;
             if let Some(Err(error)) = block_on(pool.remove_cache(id)) {
                 let path = device.path.display();
                 tracing::warn!(%path, %error, "a removed cache device cannot be wiped");
