@@ -177,13 +177,19 @@ impl Index {
     /// Removes the entry of `hash` if it is for `location`. Says whether it was.
     pub(crate) fn remove(&self, hash: u64, location: Location) -> bool {
         let (shard, print) = split(hash);
-        let mut shard = self.shards[shard].lock();
-        let there = shard.get(print).map(Entry::unpack);
-        let fits = there.is_some_and(|entry| entry.location == location);
-        if fits {
-            shard.remove(print);
-        }
-        fits
+        self.resize(shard, |table| {
+            let there = table.get(print).map(Entry::unpack);
+            let fits = there.is_some_and(|entry| entry.location == location);
+            if fits {
+                table.remove(print);
+            }
+            fits
+        })
+    }
+
+    /// Gives back the room that was made for more entries than came.
+    pub(crate) fn fit(&self) {
+        (0..SHARDS).for_each(|shard| self.resize(shard, Table::fit));
     }
 
     /// Keeps only the entries that `keep` wants. Looks at every one.
@@ -246,6 +252,27 @@ mod tests {
             let bytes = index.charged_bytes().saturating_sub(FIXED_BYTES);
             assert!(bytes <= 16 * index.len(), "{bytes} bytes for {}", index.len());
         }
+    }
+
+    #[test]
+    fn room_for_more_than_come_or_stay_is_given_back() {
+        let index = Index::new();
+        let mut random = storage::Random::new(7);
+        let location = Location { ring: 0, segment: 1, unit: 2 };
+        let entry = Entry { location, blocks: 9, heat: 0, metadata: false, bad: false };
+        let each =
+            |index: &Index| (index.charged_bytes() - FIXED_BYTES) as f64 / index.len() as f64;
+        index.reserve(100_000);
+        let hashes: Vec<u64> = (0..2_000).map(|_| random.draw()).collect();
+        hashes.iter().for_each(|hash| index.insert(*hash, entry).expect("it is new"));
+        assert!(each(&index) > 500.0, "room for all that may come: {}", each(&index));
+        index.fit();
+        assert!(each(&index) <= 16.0, "{} bytes each", each(&index));
+        let (go, stay) = hashes.split_at(1_900);
+        go.iter().for_each(|hash| assert!(index.remove(*hash, location)));
+        assert!(index.charged_bytes() <= FIXED_BYTES + 24 * index.len(), "{}", each(&index));
+        index.validate();
+        assert!(stay.iter().all(|hash| index.get(*hash) == Some(entry)));
     }
 
     #[test]

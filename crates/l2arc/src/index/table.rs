@@ -1,7 +1,8 @@
 /// Entries and homes: an entry's home is its print's share of the table, so the table is in order
 /// of prints, and stays so with linear probing. A look-up ends at the first greater print.
 ///
-/// Kept between 8/10 and 9/10 full, growing by an eighth: an entry takes at most 15.3 bytes.
+/// Kept between 8/10 and 9/10 full while entries come, growing by an eighth: one takes at most 15.3
+/// bytes. While they leave, half as many places again stay: one takes at most 24 bytes.
 #[derive(Default)]
 pub(super) struct Table {
     slots: Vec<Slot>,
@@ -115,6 +116,22 @@ impl Table {
         self.slots.copy_within(at + 1..at + 1 + moves, at);
         self.slots[at + moves] = Slot::default();
         self.count -= 1;
+        let fitting = self.fitting();
+        if self.homes > fitting + fitting / 2 {
+            self.rebuild(fitting);
+        }
+    }
+
+    /// Homes for what is there, with room for a few more.
+    fn fitting(&self) -> usize {
+        if self.count == 0 { 0 } else { self.count * 10 / 8 + 4 }
+    }
+
+    /// Gives back the room that was made for more.
+    pub(super) fn fit(&mut self) {
+        if self.homes > self.fitting() {
+            self.rebuild(self.fitting());
+        }
     }
 
     pub(super) fn retain(&mut self, mut keep: impl FnMut(u64) -> bool) {
@@ -126,7 +143,7 @@ impl Table {
             }
         }
         if self.count != before {
-            self.rebuild(if self.count == 0 { 0 } else { self.count * 10 / 8 + 4 });
+            self.rebuild(self.fitting());
         }
     }
 

@@ -205,6 +205,8 @@ async fn recover(ring: Arc<Ring>) {
     if lasts && state.condition == Condition::Works {
         state.recovering = false;
         state.killed.clear();
+        // Of segments without a directory nobody knew how much they hold.
+        ring.shared.index.fit();
         ring.empty_ahead(state);
     }
     Ring::changed(state);
