@@ -94,6 +94,9 @@ fn a_restart_and_a_crash_stay_warm() {
             mount.unmount();
         }
         mount.restart(&words(&cache));
+        let ever = mount.status()["caches"][0]["written_bytes"].as_u64().expect("a size");
+        let since = mount.counter("l2_write_bytes");
+        assert!(since < ever / 2, "rates count from this start: {since} of {ever}");
         read_all(&mount, &contents);
         let reads = mount.counter("origin_reads");
         let from_flash = mount.counter("l2_hits") + mount.counter("primed_records");

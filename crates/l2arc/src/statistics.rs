@@ -24,6 +24,7 @@ pub(crate) struct Counters {
     pub(crate) damaged: AtomicU64,
     pub(crate) damaged_segments: AtomicU64,
     pub(crate) commits: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
     pub(crate) trimmed_bytes: AtomicU64,
     misses: [AtomicU64; Miss::ALL.len()],
     refused: [AtomicU64; Refused::ALL.len()],
@@ -64,6 +65,7 @@ impl Counters {
             damaged: load(&self.damaged),
             damaged_segments: load(&self.damaged_segments),
             commits: load(&self.commits),
+            written_bytes: load(&self.written_bytes),
             trimmed_bytes: load(&self.trimmed_bytes),
             ..Statistics::default()
         }
@@ -107,6 +109,8 @@ pub struct Statistics {
     pub damaged_segments: u64,
     /// Commits of journals.
     pub commits: u64,
+    /// Bytes written to devices: records, directories and journals.
+    pub written_bytes: u64,
     /// Bytes that devices were told to be no longer needed.
     pub trimmed_bytes: u64,
     /// Records in the index.

@@ -127,6 +127,14 @@ impl Wear {
         self.allowance_bytes = self.allowance_bytes.saturating_sub(signed(bytes));
         self.credit_bytes = self.credit_bytes.saturating_sub(signed(charged_bytes));
     }
+
+    /// Takes back what was counted for a write that was not done.
+    pub(crate) fn failed(&mut self, bytes: u64) {
+        self.written_bytes = self.written_bytes.saturating_sub(bytes);
+        let charged_bytes = bytes.saturating_sub(self.free_bytes());
+        self.allowance_bytes = self.allowance_bytes.saturating_add(signed(bytes));
+        self.credit_bytes = self.credit_bytes.saturating_add(signed(charged_bytes));
+    }
 }
 
 fn signed(bytes: u64) -> i64 {
@@ -186,6 +194,22 @@ mod tests {
         assert!(!wear.is_affordable(31, Duration::ZERO));
         wear.resume_unknown();
         assert!(!wear.is_affordable(1, Duration::ZERO), "damage gives nothing back");
+    }
+
+    #[test]
+    fn a_write_that_was_not_done_counts_for_nothing() {
+        let mut wear = Wear::new(1000, Some(100), Some(1 << 20), Duration::ZERO);
+        wear.resume(900, 500, 0);
+        let before = wear.clone();
+        wear.wrote(70);
+        wear.wrote(80);
+        wear.failed(70);
+        assert_eq!((wear.written_bytes, wear.credit_bytes), (980, 500), "all of it is free");
+        wear.wrote(50);
+        assert_eq!((wear.written_bytes, wear.credit_bytes), (1030, 470));
+        [50, 80].into_iter().for_each(|bytes| wear.failed(bytes));
+        let numbers = |it: &Wear| (it.written_bytes, it.credit_bytes, it.allowance_bytes);
+        assert_eq!(numbers(&wear), numbers(&before));
     }
 
     #[test]

@@ -183,7 +183,7 @@ fn flash_counters(flash: &l2arc::Statistics) -> BTreeMap<String, u64> {
         ("l2_hdr_size", flash.index_bytes),
         ("l2_size", of_rings(|ring| ring.data_bytes)),
         ("l2_asize", of_rings(|ring| ring.stored_bytes)),
-        ("l2_write_bytes", of_rings(|ring| ring.written_bytes)),
+        ("l2_write_bytes", flash.written_bytes),
         ("l2_devices", flash.rings.len() as u64),
     ]
     .map(|(name, value)| (name.to_string(), value))

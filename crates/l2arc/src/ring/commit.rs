@@ -146,7 +146,12 @@ impl Ring {
 /// Commits until nothing is left to commit.
 async fn commit(ring: Arc<Ring>) {
     while let Some(Commit { offset, buffer, upto }) = ring.next_commit() {
+        let length = buffer.len() as u64;
         let written = ring.write_commit(offset, buffer).await;
+        match written {
+            Ok(()) => add(&ring.shared.counters.written_bytes, length),
+            Err(_) => ring.state.lock().wear.failed(length),
+        }
         add(&ring.shared.counters.commits, 1);
         let waiters = {
             let mut journal = ring.journal.lock();

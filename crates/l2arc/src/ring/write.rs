@@ -396,22 +396,30 @@ async fn write_chunk(ring: &Arc<Ring>, waiting: Waiting) {
     let Waiting { segment, start_unit, buffer, opened } = waiting;
     let layout = &ring.superblock.layout;
     let offset = layout.segment_offset(segment) + u64::from(start_unit) * UNIT_BYTES as u64;
+    let length = buffer.len() as u64;
     let written = match ring.durable(opened).await {
-        Ok(()) => ring.device.write(offset, buffer.clone()).await,
-        Err(_) => Ok(()),
+        Ok(()) => Some(ring.device.write(offset, buffer.clone()).await),
+        Err(_) => None,
     };
     let now = ring.now();
     let state = &mut *ring.state.lock();
-    if let Err(error) = written {
-        add(&ring.shared.counters.failed_writes, 1);
-        ring.failed(state, Call::Write, &error);
-        // What lies there now is not known.
-        ring.condemn(state, segment, None);
+    match written {
+        Some(Ok(())) => {
+            add(&ring.shared.counters.written_bytes, length);
+        }
+        Some(Err(error)) => {
+            state.wear.failed(length);
+            add(&ring.shared.counters.failed_writes, 1);
+            ring.failed(state, Call::Write, &error);
+            // What lies there now is not known.
+            ring.condemn(state, segment, None);
+        }
+        None => state.wear.failed(length),
     }
     state.written_chunks += 1;
     state.written_at = now;
     let busy = !state.waiting.is_empty();
-    state.lanes.wrote(buffer.len() as u64, busy, now);
+    state.lanes.wrote(length, busy, now);
     let at = state
         .buffered
         .iter()
@@ -478,7 +486,12 @@ impl Ring {
         let state = &mut *self.state.lock();
         let place = &mut state.segments[segment as usize];
         place.users -= 1;
-        if place.retired {
+        let is_retired = place.retired;
+        if written.is_ok() {
+            state.wear.wrote(padded as u64);
+            add(&self.shared.counters.written_bytes, padded as u64);
+        }
+        if is_retired {
             Self::changed(state);
             return None;
         }
@@ -490,8 +503,7 @@ impl Ring {
             return None;
         }
         let count = entries.len() as u32;
-        place.status = Status::Sealed { unit, count, sum };
-        state.wear.wrote(padded as u64);
+        state.segments[segment as usize].status = Status::Sealed { unit, count, sum };
         Some(self.append(state, JournalEntry::Sealed { segment, unit, count, sum }))
     }
 }
