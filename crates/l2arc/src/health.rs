@@ -127,6 +127,8 @@ pub(crate) struct Health {
     bypassed_at: Duration,
     bypassed_until: Duration,
     bypassed_for: Failures,
+    /// It has done nothing since it was bypassed that would show that it works again.
+    is_in_doubt: bool,
     bypass: Duration,
     /// Records that were not as they had been written, since the start.
     pub(crate) damaged_records: u64,
@@ -327,9 +329,20 @@ impl Health {
         self.bypassed_at = now;
         self.bypassed_until = now.saturating_add(self.bypass);
         self.bypassed_for = self.failures;
+        self.is_in_doubt = true;
         self.window_ends = Duration::ZERO;
         self.bypasses += 1;
         true
+    }
+
+    /// A call was done. Says whether the device is used again because of this: it was bypassed, and
+    /// has not done until now what it failed to do.
+    pub(crate) fn worked(&mut self, call: Call, now: Duration) -> bool {
+        let Failures { reads, silent, .. } = self.bypassed_for;
+        let tells = call == Call::Write || reads + silent > 0;
+        let is_back = self.is_in_doubt && tells && !self.is_bypassed(now);
+        self.is_in_doubt &= !is_back;
+        is_back
     }
 
     /// A call brought what was not written.
@@ -371,6 +384,12 @@ mod tests {
             |health: &Health| [Call::Read, Call::Write].map(|call| health.is_spared(call, SECOND));
         assert_eq!(spared(&health), [false, true]);
         assert!(health.bypass(SECOND).is_some_and(|bypass| bypass.is_read));
+        let later = SECOND + BYPASS.0;
+        let back = [(Call::Read, later), (Call::Write, SECOND), (Call::Write, later)];
+        let mut once = health.clone();
+        let back = back.map(|(call, now)| once.worked(call, now));
+        assert_eq!(back, [false, false, true], "a write tells that it is written again");
+        assert!(!once.worked(Call::Write, later), "which is told once");
         assert_eq!(fail(&mut health, Call::Write), 0, "those that began before change nothing");
         assert_eq!(fail(&mut health, Call::Read), 1);
         assert_eq!(spared(&health), [true, true]);

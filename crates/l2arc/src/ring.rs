@@ -139,6 +139,14 @@ impl Ring {
         }
     }
 
+    /// Takes note of a call that was done, and says so in the log if the device is used again.
+    fn worked(&self, state: &mut State, call: Call) {
+        if state.health.worked(call, self.now()) {
+            let device = &self.device.info().name;
+            tracing::warn!(device, "a cache device that was bypassed works, and is used again");
+        }
+    }
+
     /// Gives up what the device holds.
     fn void(&self, error: &DeviceError) {
         let mut state = self.state.lock();

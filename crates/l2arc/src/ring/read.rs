@@ -233,6 +233,7 @@ impl Ring {
         match raw {
             Ok(raw) => {
                 state.health.answered(elapsed, before, is_probe, is_writing);
+                self.worked(state, Call::Read);
                 Ok((raw, elapsed))
             }
             Err(error) => {

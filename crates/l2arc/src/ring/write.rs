@@ -406,6 +406,7 @@ async fn write_chunk(ring: &Arc<Ring>, waiting: Waiting) {
     match written {
         Some(Ok(())) => {
             add(&ring.shared.counters.written_bytes, length);
+            ring.worked(state, Call::Write);
         }
         Some(Err(error)) => {
             state.wear.failed(length);
