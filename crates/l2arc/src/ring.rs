@@ -184,6 +184,9 @@ impl Ring {
         let layout = &self.superblock.layout;
         let condition = state.shown_condition(now);
         let (lanes, write_rate_bytes) = state.lanes.chosen();
+        // What is void is no longer held.
+        let holds = condition != Condition::Void;
+        let tenants = state.tenants.iter().filter(|_| holds);
         RingStatistics {
             device: self.superblock.device,
             name: self.device.info().name.clone(),
@@ -191,9 +194,9 @@ impl Ring {
             size_bytes: layout.size_bytes,
             data_bytes: u64::from(layout.segments) * layout.segment_bytes,
             segment_bytes: layout.segment_bytes,
-            segments: (layout.segments, state.used_segments()),
-            stored_bytes: state.stored_bytes(),
-            tenants: state.tenants.iter().map(|(tenant, bytes)| (*tenant, *bytes)).collect(),
+            segments: (layout.segments, if holds { state.used_segments() } else { 0 }),
+            stored_bytes: if holds { state.stored_bytes() } else { 0 },
+            tenants: tenants.map(|(tenant, bytes)| (*tenant, *bytes)).collect(),
             tombstones: state.tombstones() as u64,
             written_bytes: state.wear.written_bytes,
             credit_bytes: state.wear.credit_bytes(),
@@ -213,7 +216,9 @@ impl Ring {
     }
 
     pub(crate) fn tenant_bytes(&self, tenant: u16) -> u64 {
-        self.state.lock().tenants.get(&tenant).copied().unwrap_or(0)
+        let state = self.state.lock();
+        let held = state.tenants.get(&tenant).filter(|_| state.condition != Condition::Void);
+        held.copied().unwrap_or(0)
     }
 
     pub(crate) fn data_bytes(&self) -> u64 {

@@ -143,7 +143,11 @@ fn a_device_on_a_full_file_system_is_read_from_and_written_again_later() {
         }
     }
     assert_eq!(refused, Some(Refused::Bypassed));
-    let ring = &subject.flash.statistics().rings[0];
+    subject.simulation.run(subject.flash.settle());
+    let statistics = subject.flash.statistics();
+    let ring = &statistics.rings[0];
+    assert!(statistics.failed_writes >= 8);
+    assert_eq!(ring.written_bytes, statistics.written_bytes, "what failed is not written");
     let bypass = ring.bypass.expect("it is bypassed");
     assert!(bypass.is_read && bypass.failures.writes == 8, "{bypass:?}");
     assert_eq!(
@@ -176,6 +180,10 @@ fn a_journal_that_fails_voids_the_device_until_that_is_known() {
         assert!(run(&[key(1, 8)]).is_err(), "as long as nobody has taken note");
         assert_eq!(condition(&subject.flash), Condition::Void);
         assert_eq!(subject.present(keys()), 0);
+        let statistics = subject.flash.statistics();
+        let ring = &statistics.rings[0];
+        assert_eq!((ring.stored_bytes, ring.segments.1), (0, 0), "it holds nothing any more");
+        assert!(ring.tenants.is_empty() && statistics.tenants.is_empty());
         subject.flash.renounced([1; 16]);
         run(&[key(1, 9)]).expect("nothing of it is used any more");
         assert_eq!(subject.admit(&key(2, 1), 0), Err(Refused::NoDevice));

@@ -4,7 +4,7 @@ use daemon::protocol::{CacheAdvice, CacheStatus, Status};
 use warmfront::HumanSize;
 
 use super::{Finding, Verdict, finding};
-use crate::commands::status::flash::{too_early, trouble};
+use crate::commands::status::flash::{remedy, too_early, trouble};
 use crate::format::{count, percent};
 
 /// The years for which makers of drives tell drive writes a day.
@@ -38,8 +38,7 @@ fn device(device: &CacheStatus, pool: &str) -> Finding {
     let rated = device.dwpd.map(|dwpd| dwpd * device.data_bytes as f64 * YEAR_DAYS * RATED_YEARS);
     let worn = rated.filter(|rated| *rated > 0.0).map(|rated| device.written_bytes as f64 / rated);
     let written = HumanSize(device.written_bytes);
-    let remedy = device.fault.as_ref().and_then(|fault| fault.remedy.as_ref());
-    let remedy = remedy.map_or(String::new(), |remedy| format!("{remedy}; "));
+    let remedy = remedy(device, pool);
     match device.condition.as_str() {
         "unavailable" => warn(
             format!("{path} is not used: {}", device.note),
@@ -48,20 +47,17 @@ fn device(device: &CacheStatus, pool: &str) -> Finding {
                  pool goes on without it"
             ),
         ),
-        "void" => warn(
-            trouble(device).unwrap_or_default(),
-            &format!(
-                "{remedy}`warmfront pool remove {pool} cache {path}`, then `pool add`; without \
-                 that all cache devices start empty next time"
-            ),
-        ),
+        "void" => warn(trouble(device).unwrap_or_default(), &remedy.unwrap_or_default()),
         _ if device.is_gone => warn(
             trouble(device).unwrap_or_default(),
             &format!("`warmfront pool remove {pool} cache {path}` lets go of it"),
         ),
         "bypassed" => warn(
             trouble(device).unwrap_or_default(),
-            &format!("{remedy}the origin answers meanwhile"),
+            &format!(
+                "{}the origin answers meanwhile",
+                remedy.map_or(String::new(), |remedy| format!("{remedy}; "))
+            ),
         ),
         _ if device.damaged_records + device.damaged_segments > 0 => warn(
             trouble(device).unwrap_or_default(),

@@ -53,9 +53,7 @@ pub(super) fn flash(status: &Status) -> String {
     let mut text = table.render(form);
     for device in &status.caches {
         let Some(line) = trouble(device) else { continue };
-        let remedy = device.fault.as_ref().and_then(|fault| fault.remedy.as_deref());
-        let remedy = remedy.filter(|_| matches!(device.condition.as_str(), "bypassed" | "void"));
-        let remedy = remedy.map_or(String::new(), |remedy| format!("; {remedy}"));
+        let remedy = remedy(device, &status.pool).map_or(String::new(), |it| format!("; {it}"));
         let _ = writeln!(text, "{line}{remedy}");
     }
     if let Some(advice) = &status.advice {
@@ -124,8 +122,7 @@ pub(in crate::commands) fn trouble(device: &CacheStatus) -> Option<String> {
     }
     if device.condition == "void" {
         return Some(format!(
-            "{path} has failed to take a tombstone (\"{fault}\"), so nothing of it is used until \
-             it is removed from the pool and added again"
+            "{path} has failed to take a tombstone (\"{fault}\"), so nothing of it is used"
         ));
     }
     if device.damaged_records + device.damaged_segments > 0 {
@@ -144,6 +141,22 @@ pub(in crate::commands) fn trouble(device: &CacheStatus) -> Option<String> {
         slower.device_us,
         slower.origin_us
     ))
+}
+
+/// What to do about a device that is not used.
+pub(in crate::commands) fn remedy(device: &CacheStatus, pool: &str) -> Option<String> {
+    let first = device.fault.as_ref().and_then(|fault| fault.remedy.clone());
+    let path = device.path.display();
+    match device.condition.as_str() {
+        _ if device.is_gone => None,
+        "bypassed" => first,
+        "void" => Some(format!(
+            "{}`warmfront pool remove {pool} cache {path}`, then `warmfront pool add {pool} cache \
+             {path}`; without that all cache devices of the pool start empty at its next mount",
+            first.map_or(String::new(), |first| format!("{first}; then "))
+        )),
+        _ => None,
+    }
 }
 
 fn times(count: u64) -> String {
