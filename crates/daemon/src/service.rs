@@ -241,8 +241,16 @@ impl Service {
         let found = datasets.iter().find(|found| found.name() == dataset);
         let reserve = found.and_then(|found| self.pool.reserve_on_flash_of(found));
         let cut = reserve.filter(|(wanted, in_force)| in_force < wanted);
+        let limit = found.and_then(|found| self.pool.limit_on_flash_of(found));
+        let above = limit.filter(|limit| reserve.is_some_and(|(wanted, _)| wanted > *limit));
         let row = rows.iter_mut().find(|row| row.property == "l2reserve");
-        if let (Some((_, in_force)), Some(row)) = (cut, row) {
+        let Some(row) = row else { return Ok(rows) };
+        if let Some(limit) = above {
+            row.note = Some(format!(
+                "l2limit lets the dataset have only {} of it; lower l2reserve or raise l2limit",
+                HumanSize(limit)
+            ));
+        } else if let Some((_, in_force)) = cut {
             row.note = Some(format!(
                 "only {} of it is in force: all reserves together may take half of the cache \
                  devices",

@@ -260,6 +260,7 @@ impl Datasets {
         let _one = self.edits.lock();
         let mut tree = self.state.read().tree.clone();
         edit(&mut tree)?;
+        tree.check_flash().map_err(DatasetError::Share)?;
         let saved = match self.memory.get() {
             Some((memory, pool)) => {
                 memory.divide(*pool, tree.sharers(), || save().map_err(Refusal::Saving))
@@ -462,6 +463,18 @@ mod tests {
         datasets.inherit("slow/mail", "primarycache", true).expect("it exists");
         assert_eq!(archive.properties().primarycache, CacheLevel::All);
         datasets.validate().expect("valid");
+    }
+
+    #[test]
+    fn no_more_flash_is_reserved_than_may_be_used() {
+        let datasets = mail();
+        datasets.set("slow/mail", "l2limit", "1G").expect("a limit");
+        let refused = datasets.set("slow/mail", "l2reserve", "2G").map_err(|it| it.to_string());
+        assert!(refused.is_err_and(|it| it.contains("lower l2reserve or raise l2limit")));
+        datasets.set("slow/mail", "l2reserve", "1G").expect("as much as it may have");
+        assert!(datasets.set("slow/mail", "l2limit", "512M").is_err());
+        datasets.set("slow/mail", "l2limit", "50%").expect("more, or less, on some device");
+        assert!(datasets.set("slow/mail", "l2reserve", "51%").is_err());
     }
 
     #[test]

@@ -190,6 +190,12 @@ impl Pool {
         Some((wanted, self.flash.level.reserve_in_force(self.flash.numbers.of(dataset.name()))))
     }
 
+    /// The `l2limit` of a dataset, bytes; `None` without one, and without cache devices.
+    pub fn limit_on_flash_of(&self, dataset: &Dataset) -> Option<u64> {
+        let limit = dataset.properties().l2limit.filter(|_| self.has_caches())?;
+        Some(self.of_flash(limit))
+    }
+
     /// A size on flash in bytes; a share is one of all cache devices.
     pub(crate) fn of_flash(&self, size: Size) -> u64 {
         match size {

@@ -78,6 +78,19 @@ pub enum ShareError {
         /// Its `arclimit`, for people.
         limit: String,
     },
+    /// A dataset is to have more flash reserved than it may use.
+    #[error(
+        "`{name}` cannot reserve {reserve} of flash where {limit} is all that it may use; lower \
+         l2reserve or raise l2limit"
+    )]
+    AboveFlashLimit {
+        /// The dataset.
+        name: String,
+        /// Its `l2reserve`, for people.
+        reserve: String,
+        /// Its `l2limit`, for people.
+        limit: String,
+    },
     /// Too many datasets have shares of their own.
     #[error(
         "{count} datasets would have arcreserve, arclimit or policy=arc, and at most {SHARES_MAX} \
@@ -129,6 +142,23 @@ fn bytes_of(size: Size, ceiling_bytes: u64) -> u64 {
         Size::Bytes(bytes) => bytes,
         Size::Percent(percent) => (ceiling_bytes as f64 * percent / 100.0) as u64,
     }
+}
+
+/// Whether what a dataset reserves on flash is within what it may have there, as far as that can be
+/// said without knowing the cache devices.
+///
+/// # Errors
+/// When it is not.
+pub(crate) fn check_flash(name: &str, properties: &Properties) -> Result<(), ShareError> {
+    let Properties { l2reserve, l2limit, .. } = *properties;
+    let (Some(reserve), Some(limit)) = (l2reserve, l2limit) else { return Ok(()) };
+    let is_above = match (reserve, limit) {
+        (Size::Bytes(reserve), Size::Bytes(limit)) => reserve > limit,
+        (Size::Percent(reserve), Size::Percent(limit)) => reserve > limit,
+        _ => false,
+    };
+    let (name, reserve, limit) = (name.to_string(), reserve.to_string(), limit.to_string());
+    if is_above { Err(ShareError::AboveFlashLimit { name, reserve, limit }) } else { Ok(()) }
 }
 
 /// Whether shares can be given under any ceiling.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::datasets::{Dataset, DatasetError, Source};
 use crate::property::{PROPERTIES, Properties, Property};
-use crate::share::{Sharer, Wanted};
+use crate::share::{ShareError, Sharer, Wanted, check_flash};
 
 /// Longest name of a dataset in bytes, as in ZFS.
 const NAME_BYTES_MAX: usize = 255;
@@ -164,6 +164,11 @@ impl DatasetTree {
             property.apply(&value, &mut properties).expect("settings are checked when made");
         }
         properties
+    }
+
+    /// Whether what datasets reserve on flash makes sense.
+    pub(super) fn check_flash(&self) -> Result<(), ShareError> {
+        self.by_name.keys().try_for_each(|name| check_flash(name, &self.effective(name)))
     }
 
     /// The datasets that ask for a share of the ARC, without those that use it.
