@@ -178,7 +178,10 @@ fn devices_come_and_go_while_the_pool_runs() {
     let second = second.to_str().expect("text");
     read_all(&mount, &contents);
     let added = mount.warmfront().run(["pool", "add", name, "cache", second]);
-    assert!(added.contains("until it is unmounted"), "{added}");
+    assert!(
+        added.contains("this lasts until the pool is unmounted: it has no settings file"),
+        "{added}"
+    );
     let caches = || mount.status()["caches"].as_array().expect("a list").len();
     assert_eq!(caches(), 2);
     let again = mount.warmfront().program(["pool", "add", name, "cache", second]);
@@ -258,7 +261,7 @@ fn settings_keep_cache_devices() {
     fs::create_dir(directory.path().join("other")).expect("a directory");
     let two = path("two");
     let words = ["mount", &path("other"), &path("fast"), "--arc-max=64M", "--cache", &two];
-    warmfront.program(words).run().fails_with(1, &["it is of pool `tank`"]);
+    warmfront.program(words).run().fails_with(1, &["it is a cache of pool `tank`"]);
     let inside = warmfront.program(["pool", "add", "tank", "cache", &path("slow/cache:64M")]);
     inside.run().fails_with(1, &["inside the origin"]);
     // A key that is not there does not keep the pool from being mounted, but its devices out.
@@ -319,7 +322,8 @@ fn a_cache_file_that_has_gone_is_made_anew_where_it_was_and_says_so() {
     let words = "nothing is mounted there now; mount that, or have the file made anew";
     assert!(said.contains(words) && condition == "unavailable", "{condition}: {said}");
     assert!(!cache.exists(), "nothing is made in its place");
-    let (said, condition) = mount(&["--force-cache"]);
+    let (said, condition) =
+        mount(&["--cache", &format!("{}:32M", cache.display()), "--force-cache"]);
     assert!(said.contains("made anew") && condition == "works", "{condition}: {said}");
     fs::remove_dir_all(disk.path()).expect("it is there");
     let (said, condition) = mount(&[]);
@@ -373,9 +377,8 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
     assert!(said.contains("keeps the 72M"), "{said}");
     assert_eq!(fs::metadata(&text).expect("it is there").len(), made);
     warmfront.run(["unmount", &path("fast")]);
-    let whose = format!("it is of the mount of {}", path("slow"));
-    mount("other", &text, &[])
-        .fails_with(1, &["a cache of another pool", &whose, "(--force-cache)"]);
+    let whose = format!("it is a cache of the mount of {}; force its use", path("slow"));
+    mount("other", &text, &[]).fails_with(1, &[&whose, "that (--force-cache)"]);
 
     // It would cache itself.
     let inside = "so that the pool would hold its own cache; choose a place outside";
@@ -389,8 +392,31 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
     let second = directory.path().join("second");
     fs::create_dir(&second).expect("a mount point");
     let words = ["mount", &path("other"), &path("second"), "--arc-max=64M", "--cache", &text];
-    warmfront.program(words).run().fails_with(1, &["in use"]);
+    let used = format!("in use by pool `slow`, mounted at {}", path("fast"));
+    warmfront.program(words).run().fails_with(1, &[&used]);
     warmfront.run(["unmount", &path("fast")]);
+
+    // What nobody may write to, and what somebody else writes to.
+    if rustix::process::geteuid().is_root() {
+        let image = path("image");
+        File::create(&image).expect("a file").set_len(64 << 20).expect("a hole");
+        Program::new("chattr").args(["+i", &image]).run().success();
+        refused(&image, 1, &["one that nobody may change", &format!("chattr -i -a {image}")]);
+        Program::new("chattr").args(["-i", &image]).run().success();
+        let device = Program::new("losetup").args(["-f", "--show", &image]).run().success();
+        let device = device.trim();
+        let both = [image.as_str(), device].map(|name| {
+            Program::new("blockdev").args(["--setro", device]).run().success();
+            mount("slow", name, &["--force-cache"])
+        });
+        // It would stay so for whoever has that loop device next.
+        Program::new("blockdev").args(["--setrw", device]).run().success();
+        Program::new("losetup").args(["-d", device]).run().success();
+        let [shown, read_only] = both;
+        shown.fails_with(1, &[&format!("is in use by loop device {device}")]);
+        read_only.fails_with(1, &["the block device is read-only", "blockdev --setrw"]);
+        assert!(fs::read(&image).expect("it is there").iter().all(|byte| *byte == 0));
+    }
 
     // A key that is none, and a disk that is full.
     let key = path("key");
@@ -474,6 +500,7 @@ fn a_cache_file_on_a_full_file_system_is_read_and_tried_again() {
         is(&mount, "works") && mount.counter("l2_records") >= records
     };
     assert!(wait_until(PATIENCE * 4, filled), "{}", device(&mount));
+    assert!(mount.log().contains("was bypassed works, and is used again"), "{}", mount.log());
 }
 
 #[test]

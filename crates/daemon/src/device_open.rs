@@ -8,6 +8,7 @@ use storage::{Device, DeviceError, DeviceOptions, FileDevice};
 use warmfront::{ExactSize, HumanSize};
 
 use crate::device_path::{DevicePath, DeviceRole};
+use crate::device_user::{DeviceUser, block_device_says};
 
 /// Why a cache or log device cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +93,62 @@ pub enum DeviceOpenError {
          choose another place", path.display()
     )]
     ReadOnly {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+    },
+    /// The block device takes no writes.
+    #[error(
+        "{role} device {}: the block device is read-only; `blockdev --setrw {}` makes it \
+         writable, unless it is write-protected itself", path.display(), path.display()
+    )]
+    ReadOnlyDevice {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file may not be changed by anybody.
+    #[error(
+        "{role} device {}: the file is marked as one that nobody may change; \
+         `chattr -i -a {}` takes that away", path.display(), path.display()
+    )]
+    Immutable {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+    },
+    /// The user may not use it.
+    #[error(
+        "{role} device {}: this user may not read and write it; change its owner or its mode, \
+         or run as root", path.display()
+    )]
+    Denied {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+    },
+    /// Somebody else uses it.
+    #[error(
+        "{role} device {} is in use by {user}; stop that first, or name another device",
+        path.display()
+    )]
+    InUse {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+        /// Who, in words.
+        user: String,
+        /// The process, if it is known.
+        pid: Option<u32>,
+    },
+    /// What is there is no device.
+    #[error("{role} device {}: it is neither a file nor a block device", path.display())]
+    WrongKind {
         /// What the device is for.
         role: DeviceRole,
         /// The path.
@@ -204,13 +261,29 @@ impl DevicePath {
         if options.size_bytes.is_none() && before.is_none() {
             return Err(DeviceOpenError::Missing { role, path });
         }
+        let in_use = |DeviceUser { pid, name }| DeviceOpenError::InUse {
+            role,
+            path: path.clone(),
+            user: name,
+            pid,
+        };
+        if !options.looks_only {
+            if let Some(user) = DeviceUser::loop_device_of(&path) {
+                return Err(in_use(user));
+            }
+            if block_device_says(&path, "ro").is_some_and(|said| said != "0") {
+                return Err(DeviceOpenError::ReadOnlyDevice { role, path });
+            }
+        }
         let device = FileDevice::open(&path, options).map_err(|error| {
             self.undo(before);
+            let path = path.clone();
             let errno = match error {
                 DeviceError::System { errno, .. } => Some(errno),
+                DeviceError::InUse { .. } => return in_use(DeviceUser::of(&path)),
+                DeviceError::WrongKind { .. } => return DeviceOpenError::WrongKind { role, path },
                 _ => None,
             };
-            let path = path.clone();
             match errno {
                 Some(Errno::NOENT) if path.parent().is_some_and(Path::is_dir) => {
                     DeviceOpenError::NoFiles { role, path }
@@ -218,6 +291,8 @@ impl DevicePath {
                 Some(Errno::NOENT) => DeviceOpenError::NoDirectory { role, path },
                 Some(Errno::ISDIR) => DeviceOpenError::Directory { role, path },
                 Some(Errno::ROFS) => DeviceOpenError::ReadOnly { role, path },
+                Some(Errno::PERM) if !is_block(&path) => DeviceOpenError::Immutable { role, path },
+                Some(Errno::PERM | Errno::ACCESS) => DeviceOpenError::Denied { role, path },
                 Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
                     let size_bytes = self.size_bytes.unwrap_or(0);
                     DeviceOpenError::Full { role, available: available(&path), path, size_bytes }

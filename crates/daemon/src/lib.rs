@@ -20,6 +20,7 @@ mod client;
 mod descriptor;
 mod device_open;
 mod device_path;
+mod device_user;
 mod drain;
 mod early_stop;
 mod error;

@@ -348,6 +348,7 @@ impl Prepared {
                 name: [self.pool.as_bytes(), b"\0", origin].concat(),
                 called: format!("pool `{}`", self.pool),
                 state_path: self.paths.caches(&self.pool),
+                paths: self.paths.clone(),
             },
             None => {
                 let number = u128::from_le_bytes(crate::caches::id_of(origin));
@@ -355,6 +356,7 @@ impl Prepared {
                     name: origin.to_vec(),
                     called: format!("the mount of {}", self.places.origin.display()),
                     state_path: self.paths.caches(&format!("@{number:032x}")),
+                    paths: self.paths.clone(),
                 }
             }
         }

@@ -15,9 +15,11 @@ use warmfront::{ExactSize, Pool};
 
 use super::key::{CacheKey, CacheKeyError, Dwpd};
 use super::lives::{Lives, id_of, random_bytes};
+use crate::descriptor;
 use crate::device_open::{DeviceOpenError, Top};
 use crate::device_path::{DevicePath, DeviceRole};
 use crate::mountinfo::{mount_of, mounted_at, mounts};
+use crate::paths::Paths;
 use crate::protocol::{CacheBypass, CacheFault, CacheSlower, CacheStatus};
 
 /// The part of the ceiling that the index of what lies on flash may take, as its divisor.
@@ -44,7 +46,7 @@ pub enum CacheError {
     #[error(transparent)]
     Open(#[from] DeviceOpenError),
     /// It cannot become a part of the pool.
-    #[error("cache device {}: {error}{}", path.display(), whose(path, owner.as_ref()))]
+    #[error("cache device {}: {}", path.display(), refusal(error, owner.as_deref()))]
     Add {
         /// The path.
         path: PathBuf,
@@ -116,6 +118,7 @@ pub(crate) struct Shelf {
     /// The name of this start on the devices.
     life: Mutex<u128>,
     state_path: PathBuf,
+    paths: Paths,
     lives: Arc<Lives>,
     /// A device failed to take a tombstone when the pool last ran, so none is believed.
     was_struck: AtomicBool,
@@ -135,7 +138,7 @@ impl Shelf {
         strict: bool,
         ceiling_bytes_max: u64,
     ) -> Result<(Shelf, FlashOptions), CacheError> {
-        let KnownAs { name, called, state_path } = known_as;
+        let KnownAs { name, called, state_path, paths } = known_as;
         let state = |error| CacheError::State { path: state_path.clone(), error };
         let pool_id = id_of(&name);
         let life = Mutex::new(u128::from_le_bytes(random_bytes().map_err(state)?));
@@ -164,6 +167,7 @@ impl Shelf {
             pool_id,
             life,
             state_path,
+            paths,
             lives,
             was_struck,
             dwpd,
@@ -203,6 +207,9 @@ impl Shelf {
                     let note = error.to_string();
                     notes.push(format!("{note}; the pool goes on without it"));
                     let device = device.clone();
+                    let place = format!("cache device {}", device.path.display());
+                    let why = note.strip_prefix(&place).map(|why| why.trim_start_matches(": "));
+                    let note = why.map_or(note.clone(), |why| why.trim_start().to_string());
                     self.devices.lock().push(Shelved { device, id: None, note, file: None });
                 }
             }
@@ -267,7 +274,8 @@ impl Shelf {
             let (role, place) = (DeviceRole::Cache, place.clone());
             return Err(DeviceOpenError::NotMounted { role, path, place }.into());
         }
-        let file = Arc::new(device.open(DeviceRole::Cache)?);
+        let opened = device.open(DeviceRole::Cache).map_err(|error| self.name_pool(error));
+        let file = Arc::new(opened?);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opening = Opening {
             pool: self.pool_id,
@@ -321,7 +329,9 @@ impl Shelf {
             Opened::Stale if self.was_struck.load(Ordering::Relaxed) => Some(
                 "a cache device of the pool took no tombstone when it last ran, so it starts empty",
             ),
-            Opened::Stale => Some("the pool was used without it since, so it starts empty"),
+            Opened::Stale => Some(
+                "the pool was used without it since, or it is an older copy, so it starts empty",
+            ),
             Opened::OtherKey => {
                 Some("it was encrypted with another key, or with none, so it starts empty")
             }
@@ -341,6 +351,17 @@ impl Shelf {
             tracing::warn!("{told}");
         }
         Ok(told)
+    }
+
+    /// Names the pool that uses a device, if it is one.
+    fn name_pool(&self, error: DeviceOpenError) -> DeviceOpenError {
+        let DeviceOpenError::InUse { role, path, user, pid } = error else { return error };
+        let running = descriptor::load_all(&self.paths).unwrap_or_default();
+        let pool = running.into_iter().find(|running| Some(running.pid) == pid);
+        let user = pool.map_or(user, |running| {
+            format!("pool `{}`, mounted at {}", running.pool, running.mountpoint.display())
+        });
+        DeviceOpenError::InUse { role, path, user, pid }
     }
 
     /// Stops using a device, and wipes it, so that nobody takes it for one that is up to date.
@@ -439,13 +460,15 @@ pub(crate) struct KnownAs {
     pub called: String,
     /// Where is noted which devices are up to date.
     pub state_path: PathBuf,
+    /// Where other pools are found.
+    pub paths: Paths,
 }
 
-/// Who has a device, and how to have it back.
-fn whose(path: &Path, owner: Option<&String>) -> String {
-    owner.map_or(String::new(), |owner| {
-        format!(" (it is of {owner}; `warmfront pool remove` gives {} back)", path.display())
-    })
+/// Why a device is refused, with its owner.
+fn refusal(error: &AddError, owner: Option<&str>) -> String {
+    let AddError::OtherPool { .. } = error else { return error.to_string() };
+    let owner = owner.unwrap_or("another pool, of which nothing is known on this machine");
+    format!("it is a cache of {owner}; force its use to overwrite that")
 }
 
 /// What helps against an error of a cache device; nothing if only time does.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use serde::Serialize;
-use storage::{DeviceError, DirectoryOptions, DirectoryOrigin, FileDevice, Origin};
+use storage::{DirectoryOptions, DirectoryOrigin, FileDevice, Origin};
 use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
 use super::desk::{Desk, LogSettings, Tell, beyond, clock, contents};
@@ -314,7 +314,7 @@ impl LogTarget {
         // As it is: looking at a log makes nothing and changes nothing.
         let device = DevicePath { path: path.clone(), size_bytes: None };
         let file = device.open(DeviceRole::Log).map_err(|error| match (error, &self.owner) {
-            (DeviceOpenError::Device { error: DeviceError::InUse { .. }, .. }, Some(owner)) => {
+            (DeviceOpenError::InUse { .. }, Some(owner)) => {
                 LogError::InUse { pool: owner.pool.clone() }
             }
             (error, _) => error.into(),
