@@ -12,6 +12,7 @@ mod words;
 pub(crate) use desk::{Desk, LogSettings, Tell};
 pub use error::LogError;
 pub(crate) use find::{may_hold, unnamed, unnamed_marker};
+pub use forget::GivenUp;
 pub(crate) use forget::forget;
 pub use inspect::{LogDiscarded, LogRecord, LogShown, LogTarget};
 pub use progress::MountProgress;

@@ -7,7 +7,7 @@ use crate::descriptor;
 use crate::device_open::{DeviceOpenError, tops};
 use crate::device_path::{DevicePath, DeviceRole};
 use crate::error::ControlError;
-use crate::logs::{self, LogError, LogTarget, MountProgress};
+use crate::logs::{self, GivenUp, LogError, LogTarget, MountProgress};
 use crate::paths::{Paths, remove_file};
 use crate::pool_file::{NewPool, PoolFile, PoolFileError, Settings};
 use crate::protocol::{Changed, Descriptor};
@@ -112,6 +112,8 @@ pub struct Destroyed {
     pub caches: Vec<PathBuf>,
     /// The log device.
     pub log: Option<PathBuf>,
+    /// What was given up, if something was.
+    pub given_up: Option<GivenUp>,
 }
 
 /// Removes a pool: its settings, and what was noted of it. Origin and devices are not touched,
@@ -131,7 +133,7 @@ pub fn destroy_pool(paths: &Paths, name: &str, force: bool) -> Result<Destroyed,
             ControlError::Settings,
         ));
     }
-    logs::forget(paths, name, force)?;
+    let given_up = logs::forget(paths, name, force)?;
     let caches = paths.caches(name);
     let remove = |path: &Path| {
         remove_file(path).map_err(|error| ControlError::Remove { path: path.to_owned(), error })
@@ -145,11 +147,14 @@ pub fn destroy_pool(paths: &Paths, name: &str, force: bool) -> Result<Destroyed,
     for path in [&caches].into_iter().chain(&running).chain([&path]) {
         remove(path)?;
     }
-    let Ok(PoolFile { settings, .. }) = loaded else { return Ok(Destroyed::default()) };
+    let Ok(PoolFile { settings, .. }) = loaded else {
+        return Ok(Destroyed { given_up, ..Destroyed::default() });
+    };
     let there = |device: DevicePath| Some(device.path).filter(|path| path.exists());
     Ok(Destroyed {
         caches: settings.caches.into_iter().filter_map(there).collect(),
         log: settings.log.and_then(there),
+        given_up,
     })
 }
 

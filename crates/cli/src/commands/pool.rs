@@ -2,14 +2,16 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use daemon::protocol::Changed;
-use daemon::{Destroyed, NewPool, Paths, PoolFileError, PoolRow, Target, mounted_at, mounts};
+use daemon::{
+    Destroyed, GivenUp, NewPool, Paths, PoolFileError, PoolRow, Target, mounted_at, mounts,
+};
 use serde::Serialize;
 
 use crate::arguments::{DeviceRole, PoolCommand};
 use crate::commands::arcstat;
 use crate::commands::{caches as devices, ceiling, floor, log_device, settings, status};
 use crate::failure::{Failure, Result};
-use crate::format::{Form, json, print};
+use crate::format::{Form, count, json, print};
 use crate::progress::Progress;
 use crate::table::Table;
 
@@ -105,10 +107,42 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
         PoolCommand::Destroy { force, name } => {
             let destroyed = daemon::destroy_pool(paths, &name, force)?;
             print(&format!("pool {name} is removed; its files are where they were\n"));
+            print(&given_up_line(&destroyed));
             print(&left(&destroyed));
         }
     }
     Ok(())
+}
+
+/// Most files that are named of those whose writes were given up.
+const FILES_TOLD: usize = 5;
+
+/// What was given up with a pool's log, as a line.
+fn given_up_line(destroyed: &Destroyed) -> String {
+    let Some(GivenUp { log, files }) = &destroyed.given_up else { return String::new() };
+    let path = log.path.display();
+    let origin = log.origin.as_ref();
+    let origin = origin.map_or(String::new(), |origin| format!(" {}", origin.display()));
+    if let Some(what) = &log.lost {
+        return format!(
+            "its log {path} {what}: the writes that it held and the origin{origin} lacks are given \
+             up; look after what was written in the last seconds before the pool ended\n"
+        );
+    }
+    let records = count(log.records.unwrap_or(0) + log.beyond_records);
+    let named: Vec<String> =
+        files.iter().take(FILES_TOLD).map(|file| file.display().to_string()).collect();
+    let more = match files.len().saturating_sub(FILES_TOLD) {
+        0 => String::new(),
+        more => format!(" and {} more", count(more as u64)),
+    };
+    let of = match named.is_empty() {
+        true => String::new(),
+        false => format!(", of {}{more}", named.join(", ")),
+    };
+    format!(
+        "given up with its log {path}: {records} records that the origin{origin} may lack{of}\n"
+    )
 }
 
 /// The devices that a pool leaves behind, with what to do with them, a line each.
@@ -222,4 +256,35 @@ fn unmounted(row: &PoolRow) -> String {
         path(&row.settings),
         to_replay(row).map_or(String::new(), |text| format!("log         {text}\n"))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use daemon::LogDiscarded;
+
+    use super::*;
+
+    #[test]
+    fn what_is_given_up_with_a_pool_is_told() {
+        let log = LogDiscarded {
+            path: "/flash/log".into(),
+            records: Some(1200),
+            beyond_records: 0,
+            beyond: None,
+            lost: None,
+            pool: Some("tank".into()),
+            origin: Some("/slow".into()),
+        };
+        let files = (0..7).map(|number| format!("mail/{number}").into()).collect();
+        let told = |log: LogDiscarded, files| {
+            let given_up = Some(GivenUp { log, files });
+            given_up_line(&Destroyed { given_up, ..Destroyed::default() })
+        };
+        let text = told(log.clone(), files);
+        assert!(text.contains("1,200 records that the origin /slow may lack, of mail/0"), "{text}");
+        assert!(text.contains("mail/4 and 2 more\n"), "{text}");
+        let text = told(LogDiscarded { lost: Some("is not there".into()), ..log }, [].into());
+        assert!(text.contains("its log /flash/log is not there: the writes"), "{text}");
+        assert_eq!(given_up_line(&Destroyed::default()), "");
+    }
 }

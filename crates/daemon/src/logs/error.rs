@@ -178,6 +178,18 @@ pub enum LogError {
         /// The pool.
         pool: String,
     },
+    /// It may hold what the origin does not, and is not there.
+    #[error(
+        "the log device {} is not there, and may hold acknowledged writes that are not at the \
+         origin. Bring it back, or give them up for good: `warmfront pool destroy -f {pool}`",
+        path.display()
+    )]
+    Absent {
+        /// The path.
+        path: PathBuf,
+        /// The pool.
+        pool: String,
+    },
     /// The pool has no such log device.
     #[error("the pool has no log device {}; it has {has}", path.display())]
     Unknown {

@@ -306,7 +306,7 @@ impl LogTarget {
         taken.map_err(|_| LogError::InUse { pool: owner.pool.clone() }.into())
     }
 
-    fn open(&self) -> Result<Recovery, LogError> {
+    pub(super) fn open(&self) -> Result<Recovery, LogError> {
         let path = self.device.path.clone();
         if !path.exists() {
             return Err(LogError::NoTarget { text: path.display().to_string() });
