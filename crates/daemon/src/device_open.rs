@@ -267,13 +267,9 @@ impl DevicePath {
             user: name,
             pid,
         };
-        if !options.looks_only {
-            if let Some(user) = DeviceUser::loop_device_of(&path) {
-                return Err(in_use(user));
-            }
-            if block_device_says(&path, "ro").is_some_and(|said| said != "0") {
-                return Err(DeviceOpenError::ReadOnlyDevice { role, path });
-            }
+        let is_read_only = || block_device_says(&path, "ro").is_some_and(|said| said != "0");
+        if !options.looks_only && is_read_only() {
+            return Err(DeviceOpenError::ReadOnlyDevice { role, path });
         }
         let device = FileDevice::open(&path, options).map_err(|error| {
             self.undo(before);
@@ -281,6 +277,7 @@ impl DevicePath {
             let errno = match error {
                 DeviceError::System { errno, .. } => Some(errno),
                 DeviceError::InUse { .. } => return in_use(DeviceUser::of(&path)),
+                DeviceError::Attached { to, .. } => return in_use(DeviceUser::loop_device(&to)),
                 DeviceError::WrongKind { .. } => return DeviceOpenError::WrongKind { role, path },
                 _ => None,
             };

@@ -30,20 +30,11 @@ impl DeviceUser {
         known.unwrap_or(DeviceUser { pid: None, name: other })
     }
 
-    /// The loop device that shows the file at `path` as a disk. It locks nothing.
-    pub fn loop_device_of(path: &Path) -> Option<DeviceUser> {
-        let file = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-        let loops = fs::read_dir("/sys/block").ok()?.flatten();
-        let shows = |entry: &fs::DirEntry| {
-            let backing = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-            let there = fs::metadata(backing.trim_end_matches('\n')).ok()?;
-            ((there.dev(), there.ino()) == (file.dev(), file.ino())).then_some(())
-        };
-        let found = loops.into_iter().find(|entry| shows(entry).is_some())?;
-        let device = Path::new("/dev").join(found.file_name());
-        let mounted = mount_of_device(&device);
+    /// The loop device `device`, which shows a file as a disk.
+    pub fn loop_device(device: &str) -> DeviceUser {
+        let mounted = mount_of_device(Path::new(device));
         let mounted = mounted.map_or(String::new(), |user| format!(" ({})", user.name));
-        Some(DeviceUser { pid: None, name: format!("loop device {}{mounted}", device.display()) })
+        DeviceUser { pid: None, name: format!("loop device {device}{mounted}") }
     }
 }
 
