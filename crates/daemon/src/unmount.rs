@@ -102,24 +102,38 @@ fn unmount_served(
     lazy: bool,
     progress: Draining<'_>,
 ) -> Result<Unmounted, ControlError> {
-    let (pool, pid) = (found.pool.clone(), found.pid);
     let client = Client::new(paths, found.clone());
-    if !client.is_alive() {
-        let mountpoint = found.mountpoint;
-        let mounts =
-            mounts().map_err(|error| ControlError::System { path: mountpoint.clone(), error })?;
-        return match mounted_at(&mounts, &mountpoint) {
-            Some(mount) if mount.is_warmfront() => {
-                let cleared = clear_dead(without_daemon(mount))?;
-                descriptor::clear(paths, &pool);
-                Ok(cleared)
-            }
-            _ => {
-                descriptor::clear(paths, &pool);
-                Err(ControlError::NotMountpoint { path: mountpoint })
-            }
-        };
+    if client.is_alive() {
+        let stopped = stop(paths, &client, lazy, progress);
+        // One that is killed just now leaves what a dead one leaves.
+        if stopped.is_ok() || client.is_alive() {
+            return stopped;
+        }
     }
+    let Descriptor { pool, mountpoint, .. } = found;
+    let mounts =
+        mounts().map_err(|error| ControlError::System { path: mountpoint.clone(), error })?;
+    match mounted_at(&mounts, &mountpoint) {
+        Some(mount) if mount.is_warmfront() => {
+            let cleared = clear_dead(without_daemon(mount))?;
+            descriptor::clear(paths, &pool);
+            Ok(cleared)
+        }
+        _ => {
+            descriptor::clear(paths, &pool);
+            Err(ControlError::NotMountpoint { path: mountpoint })
+        }
+    }
+}
+
+/// Lets a daemon bring what it has to the origin and end.
+fn stop(
+    paths: &Paths,
+    client: &Client,
+    lazy: bool,
+    progress: Draining<'_>,
+) -> Result<Unmounted, ControlError> {
+    let Descriptor { pool, pid, .. } = client.descriptor().clone();
     if !lazy {
         client.sync(progress)?;
     }
