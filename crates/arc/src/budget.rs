@@ -8,11 +8,14 @@ use crate::sync::{AtomicU64, Relaxed};
 pub(crate) struct Budget {
     capacity: AtomicU64,
     charged: AtomicU64,
+    /// What others cannot take, bytes; of all shards' budget the sum.
+    kept: AtomicU64,
 }
 
 impl Budget {
     pub fn new(capacity: u64) -> Self {
-        Self { capacity: AtomicU64::new(capacity), charged: AtomicU64::new(0) }
+        let (charged, kept) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { capacity: AtomicU64::new(capacity), charged, kept }
     }
 
     #[inline]
@@ -22,6 +25,15 @@ impl Budget {
 
     pub fn set_capacity(&self, capacity: u64) {
         self.capacity.store(capacity, Relaxed);
+    }
+
+    #[inline]
+    pub fn kept(&self) -> u64 {
+        self.kept.load(Relaxed)
+    }
+
+    pub fn set_kept(&self, kept: u64) {
+        self.kept.store(kept, Relaxed);
     }
 
     #[inline]

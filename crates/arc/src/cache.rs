@@ -16,6 +16,7 @@ use crate::hits::Hits;
 use crate::list::{Class, List, Queue};
 use crate::offer::{OFFER_ORDER, Offer};
 use crate::options::Options;
+use crate::partition::PartitionSet;
 use crate::place::PARTITIONS_MAX;
 use crate::policy::{Arrival, Evicted, Giver, HEAT_ORDER, Hit, Inserted, Policy, Seen};
 use crate::record::{Charge, Location};
@@ -42,6 +43,9 @@ const BATCH_MAX: usize = 512;
 
 /// Most times that one call makes room, each time at most [`BATCH_MAX`] evictions a shard.
 const ROUNDS_MAX: usize = 1024;
+
+/// Most of these in a row in which nobody has anything to give: others may have it under way.
+const IDLE_ROUNDS_MAX: usize = 16;
 
 /// What one insertion lets go, seldom more than this; without a call of the allocator.
 type Gone<K, V> = SmallVec<[(K, V); 2]>;
@@ -95,9 +99,9 @@ struct Terms {
 /// of theirs, for which a hit does not wait.
 ///
 /// **Partitions** are parts of the cache with a [`Share`] of their own; tenants are assigned to
-/// them, and stand in the first, which has no share, before they are. A limit holds over all
-/// shards together; a reserve is kept by each shard in even parts, so that of a reserve of a few
-/// records per shard some may be lost to others.
+/// them, and stand in the first, which has no share, before they are. Limits and reserves hold
+/// over all shards together. Where all that there is was reserved and is used, nothing else comes
+/// in.
 ///
 /// The bound on bytes is one for all shards: a shard may hold more than its even share while
 /// others hold less. When the budget is used up, the shard that wants to insert gives first,
@@ -354,6 +358,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         }
         let mut arrival = Arrival::default();
         let mut evicted = Evicted::default();
+        let mut idle = 0;
         for round in 0..ROUNDS_MAX {
             let need = {
                 let mut policy = shard.policy.write();
@@ -383,7 +388,12 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             };
             arrival = arrival.delayed();
             let out = &mut |key, value| gone.extend(Some((key, value)));
+            let before = evicted.records;
             self.relieve(need, Holes::Fill, &mut evicted, out);
+            idle = if evicted.records == before { idle + 1 } else { 0 };
+            if idle == IDLE_ROUNDS_MAX {
+                break;
+            }
         }
         let cost = charge.bytes + self.record_overhead;
         Err((self.refuse(hash, &key, Refused::NoRoom { cost }, gone), value))
@@ -399,6 +409,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         }
         let mut evicted = Evicted::default();
         let shard = self.shard(hash);
+        let mut idle = 0;
         for _ in 0..ROUNDS_MAX {
             let need = {
                 let mut policy = shard.policy.write();
@@ -418,7 +429,12 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 }
             };
             dead.clear();
+            let before = evicted.records;
             self.relieve(need, Holes::Fill, &mut evicted, &mut |_, _| {});
+            idle = if evicted.records == before { idle + 1 } else { 0 };
+            if idle == IDLE_ROUNDS_MAX {
+                break;
+            }
         }
         let cost = bytes + self.record_overhead;
         Err(self.refuse(hash, key, Refused::NoRoom { cost }, &mut dead))
@@ -551,6 +567,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             terms.push(Terms { share: Share::FREE, behaviour });
         }
         change(&mut terms[partition]);
+        let reserves = terms.iter().map(|terms| terms.share.reserve_bytes);
+        self.budget.set_kept(reserves.sum());
+        self.accounts[partition].set_kept(terms[partition].share.reserve_bytes);
         for shard in &self.shards {
             let mut policy = shard.policy.write();
             for (number, Terms { share, behaviour }) in terms.iter().enumerate() {
@@ -743,11 +762,35 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             }
             let charged = policy.charged_bytes();
             let freed = before.saturating_sub(charged);
-            (charged > floor && !self.budget.fits(need.bytes, freed)).then_some(Giver::Any)
+            (charged > floor && !self.budget.fits(need.bytes, freed))
+                .then(|| Giver::AnyBut(self.within_reserve(policy, need)))
         });
         evicted.records += given.records;
         evicted.bytes += given.bytes;
         self.settle(shard, policy, Reserved::NOTHING);
+    }
+
+    /// The partitions that take no more than what they have reserved, all shards together and
+    /// `need` included. Where more is reserved than there is, reserves count in proportion.
+    #[inline]
+    fn within_reserve(&self, policy: &Policy<K, V>, need: Need) -> PartitionSet {
+        let mut within = PartitionSet::EMPTY;
+        let (kept, capacity) = (self.budget.kept(), self.budget.capacity());
+        if kept == 0 {
+            return within;
+        }
+        let scale = (capacity as f64 / kept as f64).min(1.0);
+        for number in 1..policy.partitions().len() {
+            let account = &self.accounts[number];
+            let noted = policy.partitions().get(number).noted;
+            let freed = noted.saturating_sub(policy.charged_to(number));
+            let growth = if number == need.partition { need.bytes } else { 0 };
+            let held = account.charged().saturating_sub(freed).saturating_add(growth);
+            if held as f64 <= account.kept() as f64 * scale {
+                within.insert(number);
+            }
+        }
+        within
     }
 
     /// Tells the accounts what a shard takes, of which `reserved` is charged already. Under the

@@ -14,6 +14,27 @@ const CLAIM_FLOOR: f64 = 1.0 / (2 * PARTITIONS_MAX) as f64;
 /// Furthest that one ghost hit moves a claim.
 const CLAIM_STEP_MAX: f64 = 1.0 / 32.0;
 
+/// Partitions by number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PartitionSet(u64);
+
+const _: () = assert!(PARTITIONS_MAX <= u64::BITS as usize);
+
+impl PartitionSet {
+    /// None of them.
+    pub const EMPTY: Self = Self(0);
+
+    /// Adds a partition.
+    pub fn insert(&mut self, partition: usize) {
+        self.0 |= 1 << partition;
+    }
+
+    /// Whether it is one of them.
+    pub const fn contains(self, partition: usize) -> bool {
+        self.0 >> partition & 1 == 1
+    }
+}
+
 /// One partition: its rules, its targets and its share.
 #[derive(Debug)]
 pub(crate) struct Partition {
@@ -98,12 +119,13 @@ impl Partitions {
     }
 
     /// The partition that holds records and is furthest above its due, where all may take `total`
-    /// and each takes its `weight`.
+    /// and each takes its `weight`; none of those that `keep` what they have.
     #[inline]
     pub fn most_in_excess(
         &self,
         total: impl FnOnce() -> u64,
         weight: impl Fn(usize) -> u64,
+        keep: PartitionSet,
     ) -> Option<usize> {
         if self.0.len() == 1 {
             return Some(0);
@@ -111,7 +133,7 @@ impl Partitions {
         let total = total();
         let reserved = self.0.iter().map(|partition| partition.share.reserve_bytes).sum();
         let excess = |(number, at): (usize, &Partition)| {
-            let held = weight(number);
+            let held = if keep.contains(number) { 0 } else { weight(number) };
             (held > 0).then(|| (number, held as f64 - self.due(at, total, reserved)))
         };
         let excesses = self.0.iter().enumerate().filter_map(excess);
@@ -187,12 +209,19 @@ mod tests {
 
     #[test]
     fn who_is_furthest_above_its_due_gives() {
-        let gives = |weights: [u64; 3]| three().most_in_excess(|| 1000, |number| weights[number]);
-        assert_eq!(Partitions::new(Behaviour::Arc).most_in_excess(|| 1000, |_| 0), Some(0));
+        let all = PartitionSet::EMPTY;
+        let give = |weights: [u64; 3], keep| {
+            three().most_in_excess(|| 1000, |number| weights[number], keep)
+        };
+        let gives = |weights| give(weights, all);
+        assert_eq!(Partitions::new(Behaviour::Arc).most_in_excess(|| 1000, |_| 0, all), Some(0));
         assert_eq!(gives([0, 0, 0]), None);
         assert_eq!(gives([0, 0, 299]), Some(2), "nobody else holds anything");
         // Its due is 300 and a third of the other 700.
         assert_eq!(gives([234, 0, 533]), Some(0));
         assert_eq!(gives([234, 0, 536]), Some(2));
+        let mut keep = PartitionSet::EMPTY;
+        keep.insert(2);
+        assert_eq!((give([234, 0, 536], keep), give([0, 0, 536], keep)), (Some(0), None));
     }
 }

@@ -107,7 +107,7 @@ use crate::ghost::Ghost;
 use crate::index::{HashIndex, Index};
 use crate::list::{Class, LISTS, List, Queue};
 use crate::options::Options;
-use crate::partition::Partitions;
+use crate::partition::{PartitionSet, Partitions};
 use crate::place::{PARTITIONS_MAX, Place};
 use crate::record::{Charge, Kind, Location, Record};
 use crate::refused::Refused;
@@ -234,10 +234,14 @@ pub(crate) struct Comeback {
 /// Who has to give before a record can come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Giver {
-    /// Whoever is furthest above its due.
-    Any,
+    /// Whoever is furthest above its due, but for those that keep what they have.
+    AnyBut(PartitionSet),
     /// This partition, which is at its limit.
     Partition(usize),
+}
+
+impl Giver {
+    pub(crate) const ANY: Self = Self::AnyBut(PartitionSet::EMPTY);
 }
 
 impl<K: Eq + Clone, V: Clone> Policy<K, V> {
@@ -602,7 +606,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
             tuner.set_bytes_max(self.aside);
         }
         let giver =
-            |policy: &Self| (policy.charged_bytes() > policy.capacity).then_some(Giver::Any);
+            |policy: &Self| (policy.charged_bytes() > policy.capacity).then_some(Giver::ANY);
         let evicted = self.evict_while(u64::MAX, gone, giver);
         self.compact(usize::MAX);
         evicted
@@ -693,7 +697,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
             if policy.charged_to(partition).saturating_add(growth) > limit {
                 Some(Giver::Partition(partition))
             } else if policy.charged_bytes() + growth > policy.capacity {
-                Some(Giver::Any)
+                Some(Giver::ANY)
             } else {
                 None
             }

@@ -94,6 +94,59 @@ fn what_is_reserved_and_not_used_serves_others() {
     shared.validate().unwrap();
 }
 
+/// Large records lie unevenly on the shards, some of which hold more than an even part of the
+/// reserve.
+#[test]
+fn not_a_record_of_what_was_reserved_is_taken() {
+    const LARGE: u64 = 128 << 10;
+    let shared = cache(256 << 20, 16);
+    shared.set_share(1, Share { reserve_bytes: 100 << 20, ..Share::FREE }).unwrap();
+    shared.assign(1, 1).unwrap();
+    let bring = |key, tenant| shared.insert(key, (), demand(LARGE, tenant), NOW);
+    (0..780).for_each(|key| assert!(bring(key, 1).is_ok()));
+    assert!(shared.charged_to(1) > 97 << 20 && shared.charged_to(1) <= 100 << 20);
+    // What comes back again and again claims what nobody has reserved.
+    for key in (0..20).flat_map(|_| 1 << 32..(1 << 32) + 1500) {
+        if shared.get(&key, NOW).is_none() {
+            bring(key, 2).unwrap();
+        }
+    }
+    assert!((0..780).all(|key| shared.contains(&key)), "others have taken some");
+    assert!(shared.charged_to(0) > 150 << 20, "what is left is used");
+    shared.validate().unwrap();
+    // Who outgrows its reserve gives like everybody else.
+    (1000..3000).for_each(|key| assert!(bring(key, 1).is_ok()));
+    (2 << 32..(2 << 32) + 10_000).for_each(|key| assert!(bring(key, 2).is_ok()));
+    assert!(shared.charged_to(1) > 99 << 20);
+    shared.validate().unwrap();
+}
+
+/// Where everything was reserved and is used, others pass by, and a smaller cache takes of each.
+#[test]
+fn when_all_is_reserved_nothing_else_comes_in() {
+    let shared = cache(64 << 20, 16);
+    for partition in [1, 2] {
+        shared.set_share(partition, Share { reserve_bytes: 32 << 20, ..Share::FREE }).unwrap();
+        shared.assign(partition as u32, partition).unwrap();
+    }
+    let capacity = shared.capacity_bytes();
+    for key in 0..40_000 {
+        read(&shared, key, 1 + (key % 2) as u32);
+    }
+    shared.validate().unwrap();
+    let held = [1, 2].map(|partition| shared.charged_to(partition));
+    assert!(held.iter().all(|held| *held > 31 << 20), "{held:?} of {capacity}");
+    for key in 100_000..100_200 {
+        let _ = shared.insert(key, (), demand(RECORD, 3), NOW);
+    }
+    let after = [1, 2].map(|partition| shared.charged_to(partition));
+    assert!((0..2).all(|at| after[at] + (64 << 10) >= held[at].min(32 << 20)), "{after:?}");
+    shared.set_capacity(32 << 20);
+    assert!(shared.charged_bytes() <= 32 << 20);
+    assert!([1, 2].iter().all(|partition| shared.charged_to(*partition) > 14 << 20));
+    shared.validate().unwrap();
+}
+
 #[test]
 fn a_limit_holds_over_all_shards_and_is_carried_out_at_once() {
     let shared = cache(64 << 20, 8);

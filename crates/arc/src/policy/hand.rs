@@ -26,8 +26,9 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     #[inline]
     pub(super) fn evict(&mut self, giver: Giver) -> Option<Record<K, V>> {
         let partition = match giver {
-            Giver::Any => {
-                self.partitions.most_in_excess(|| self.bound(), |number| self.weight_of(number))?
+            Giver::AnyBut(keep) => {
+                let weight = |number| self.weight_of(number);
+                self.partitions.most_in_excess(|| self.bound(), weight, keep)?
             }
             Giver::Partition(partition) => partition,
         };
