@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -46,37 +46,56 @@ pub struct Simulation {
 
 struct State {
     now: Duration,
-    tasks: BTreeMap<u64, Task>,
-    ready: Vec<u64>,
+    /// Those that have not ended, so that a crash can forget them.
+    tasks: BTreeMap<u64, Arc<Task>>,
+    ready: Vec<Arc<Task>>,
     timers: BTreeMap<(Duration, u64), Waker>,
     next: u64,
     random: Random,
 }
 
+/// A task, which is its own waker.
 struct Task {
-    /// `None` while it is polled.
-    future: Option<BoxFuture<'static, ()>>,
-    ready: Arc<Ready>,
-}
-
-/// Makes a task ready.
-struct Ready {
-    task: u64,
+    number: u64,
+    stage: Mutex<Stage>,
     /// It stands among those that are ready.
     queued: AtomicBool,
-    state: std::sync::Weak<Mutex<State>>,
+    state: Weak<Mutex<State>>,
 }
 
-impl Wake for Ready {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
+enum Stage {
+    Waits(BoxFuture<'static, ()>),
+    Polled,
+    /// It has come to its end, or a crash has forgotten it.
+    Ended,
+}
 
-    fn wake_by_ref(self: &Arc<Self>) {
+impl Task {
+    /// Ends it where it is: its future may hold what holds its wakers.
+    fn forget(&self) {
+        let stage = std::mem::replace(&mut *self.stage.lock(), Stage::Ended);
+        drop(stage);
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.tasks.values().for_each(|task| task.forget());
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
         if !self.queued.swap(true, Ordering::Relaxed)
             && let Some(state) = self.state.upgrade()
         {
-            state.lock().ready.push(self.task);
+            state.lock().ready.push(self);
+        }
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.load(Ordering::Relaxed) {
+            self.clone().wake();
         }
     }
 }
@@ -114,28 +133,25 @@ impl Simulation {
         }
         let count = state.ready.len() as u64;
         let chosen = state.random.below(count) as usize;
-        let number = state.ready.swap_remove(chosen);
-        let Some(task) = state.tasks.get_mut(&number) else { return true };
-        task.ready.queued.store(false, Ordering::Relaxed);
-        let Some(mut future) = task.future.take() else { return true };
-        let waker = Waker::from(task.ready.clone());
+        let task = state.ready.swap_remove(chosen);
         drop(state);
+        let stage = std::mem::replace(&mut *task.stage.lock(), Stage::Polled);
+        let Stage::Waits(mut future) = stage else {
+            *task.stage.lock() = Stage::Ended;
+            return true;
+        };
+        task.queued.store(false, Ordering::Relaxed);
+        let waker = Waker::from(task.clone());
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
-        let mut state = self.state.lock();
-        match polled {
-            Poll::Ready(()) => {
-                let ended = state.tasks.remove(&number);
-                drop(state);
-                drop((ended, future));
-            }
-            Poll::Pending => {
-                // A crash may have forgotten it meanwhile.
-                let ended = match state.tasks.get_mut(&number) {
-                    Some(task) => task.future.replace(future),
-                    None => Some(future),
-                };
-                drop(state);
-                drop(ended);
+        let mut stage = task.stage.lock();
+        match (polled, &*stage) {
+            (Poll::Pending, Stage::Polled) => *stage = Stage::Waits(future),
+            // A crash may have forgotten it meanwhile.
+            _ => {
+                *stage = Stage::Ended;
+                drop(stage);
+                self.state.lock().tasks.remove(&task.number);
+                drop(future);
             }
         }
         true
@@ -169,7 +185,8 @@ impl Simulation {
             state.ready.clear();
             (std::mem::take(&mut state.tasks), std::mem::take(&mut state.timers))
         };
-        drop((tasks, timers));
+        tasks.values().for_each(|task| task.forget());
+        drop(timers);
     }
 }
 
@@ -178,13 +195,14 @@ impl Spawn for Simulation {
         let mut state = self.state.lock();
         let number = state.next;
         state.next += 1;
-        let ready = Arc::new(Ready {
-            task: number,
+        let task = Arc::new(Task {
+            number,
+            stage: Mutex::new(Stage::Waits(task)),
             queued: AtomicBool::new(true),
             state: Arc::downgrade(&self.state),
         });
-        state.tasks.insert(number, Task { future: Some(task), ready });
-        state.ready.push(number);
+        state.tasks.insert(number, task.clone());
+        state.ready.push(task);
     }
 }
 
@@ -237,6 +255,21 @@ mod tests {
         assert!((2..10).any(|seed| trace(seed) != trace(1)));
         let last = trace(3).into_iter().map(|(_, time)| time).max();
         assert_eq!(last, Some(Duration::from_millis(1 + 2 + 3)), "no time is lost");
+    }
+
+    #[test]
+    fn a_simulation_takes_tasks_along_that_hold_their_own_wakers() {
+        let simulation = Simulation::new(1);
+        let waker = Arc::new(Mutex::new(None));
+        let kept = waker.clone();
+        simulation.spawn(Box::pin(std::future::poll_fn(move |context| {
+            *kept.lock() = Some(context.waker().clone());
+            Poll::Pending
+        })));
+        simulation.settle();
+        assert_eq!(Arc::strong_count(&waker), 2);
+        drop(simulation);
+        assert_eq!(Arc::strong_count(&waker), 1);
     }
 
     #[test]
