@@ -1,6 +1,6 @@
 //! A record on flash: a header of 64 bytes, then what is stored.
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -38,6 +38,17 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == HEADER_BYTES);
 
+/// What the checksum of a header is of.
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct Summed {
+    raw: [u8; HEADER_BYTES - 8],
+    salt: [u8; 16],
+    incarnation: U64,
+    segment: U32,
+    unit: U32,
+}
+
 /// What a record says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -64,14 +75,17 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    fn sum(&self, bytes: &[u8]) -> u64 {
-        let mut hash = Xxh3::new();
-        hash.update(bytes);
-        hash.update(&self.salt);
-        hash.update(&self.incarnation.to_le_bytes());
-        hash.update(&self.segment.to_le_bytes());
-        hash.update(&self.unit.to_le_bytes());
-        hash.digest()
+    /// The checksum of a header at this place: of its bytes up to that, then the place's.
+    fn sum(&self, raw: &Raw) -> u64 {
+        let raw = raw.as_bytes().first_chunk().expect("a header is longer");
+        let summed = Summed {
+            raw: *raw,
+            salt: self.salt,
+            incarnation: self.incarnation.into(),
+            segment: self.segment.into(),
+            unit: self.unit.into(),
+        };
+        xxh3_64(summed.as_bytes())
     }
 }
 
@@ -115,7 +129,7 @@ impl Header {
             reserved: 0,
             sum: 0.into(),
         };
-        raw.sum = place.sum(&raw.as_bytes()[..HEADER_BYTES - 8]).into();
+        raw.sum = place.sum(&raw).into();
         let mut bytes = [0; HEADER_BYTES];
         bytes.copy_from_slice(raw.as_bytes());
         bytes
@@ -124,7 +138,7 @@ impl Header {
     /// The header at the beginning of `bytes`, if one was written at this place.
     pub(crate) fn decode(bytes: &[u8], place: &Place) -> Option<Header> {
         let (raw, _) = Raw::read_from_prefix(bytes).ok()?;
-        if raw.sum.get() != place.sum(&bytes[..HEADER_BYTES - 8]) && !cfg!(fuzzing) {
+        if raw.sum.get() != place.sum(&raw) && !cfg!(fuzzing) {
             return None;
         }
         let known = COMPRESSION_MASK | ENCRYPTED | METADATA;
