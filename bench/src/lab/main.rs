@@ -29,6 +29,9 @@ struct Arguments {
     /// A Python with the package `libcachesim`.
     #[arg(long, default_value = "python3")]
     python: PathBuf,
+    /// Replays no trace, and measures only what the whole engine simulates.
+    #[arg(long)]
+    engine: bool,
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,9 @@ fn usual_trace() -> PathBuf {
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.engine {
+        return engine(arguments.rounds);
+    }
     let path = arguments.trace.clone().unwrap_or_else(usual_trace);
     if !path.exists() {
         println!("skipped: there is no trace {}; name one with --trace", path.display());
