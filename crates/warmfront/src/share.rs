@@ -5,8 +5,8 @@ use arc::{PARTITIONS_MAX, PolicyKind, Share};
 use crate::property::Properties;
 use crate::size::{HumanSize, Size};
 
-/// Datasets that can have `arcreserve`, `arclimit` or `policy=arc` at a time, in all pools of a
-/// process. One partition is everybody else's, one is what passes by.
+/// Datasets that can have `arcreserve`, `arclimit` or another `policy` than the dataset above them
+/// at a time, in all pools of a process. One partition is everybody else's, one is what passes by.
 pub const SHARES_MAX: usize = PARTITIONS_MAX - 2;
 
 /// Reserves that a refusal lists one by one; the smaller ones are counted.
@@ -93,8 +93,8 @@ pub enum ShareError {
     },
     /// Too many datasets have shares of their own.
     #[error(
-        "{count} datasets would have arcreserve, arclimit or policy=arc, and at most {SHARES_MAX} \
-         can; set it on a dataset above them, which they then share"
+        "{count} datasets would have arcreserve, arclimit or a policy of their own, and at most \
+         {SHARES_MAX} can; set it on a dataset above them, which they then share"
     )]
     TooMany {
         /// How many.
@@ -109,9 +109,9 @@ impl Wanted {
         Wanted { reserve, limit, policy }
     }
 
-    /// Whether it says anything.
-    pub(crate) fn is_share(self) -> bool {
-        self != Wanted::default()
+    /// Whether it sets the dataset apart from the one above it, which has this policy.
+    pub(crate) fn is_share(self, policy_above: PolicyKind) -> bool {
+        self.reserve.is_some() || self.limit.is_some() || self.policy != policy_above
     }
 
     /// In bytes under a ceiling. What is reserved stays within the limit, also where a change of

@@ -173,9 +173,10 @@ impl DatasetTree {
 
     /// The datasets that ask for a share of the ARC, without those that use it.
     pub(super) fn wanted(&self) -> Vec<Sharer> {
-        let wanted = |name: &String| Wanted::of(&self.effective(name));
+        let wanted = |name: &str| Wanted::of(&self.effective(name));
+        let above = |name: &str| parent(name).map_or(Wanted::default(), wanted);
         let sharers = self.by_name.keys().map(|name| (name, wanted(name)));
-        let sharers = sharers.filter(|(_, wanted)| wanted.is_share());
+        let sharers = sharers.filter(|(name, wanted)| wanted.is_share(above(name).policy));
         let sharer = |(name, wanted): (&String, _)| Sharer {
             name: name.clone(),
             wanted,

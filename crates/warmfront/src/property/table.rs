@@ -228,8 +228,8 @@ pub const PROPERTIES: &[Property] = &[
         default: "none",
         help: "RAM that other datasets cannot take",
         long_help: "Bytes of the ARC, with headers and ghosts, that others cannot take from this \
-            dataset and those below it that have no arcreserve, arclimit or policy of their own. \
-            What is not used serves others. Not inherited, as ZFS's reservation. While the \
+            dataset and those below it that have no arcreserve, arclimit or other policy of their \
+            own. What is not used serves others. Not inherited, as ZFS's reservation. While the \
             ceiling is too small for all reserves, each gives in proportion.",
         inherited: false,
         examples: &["none", "1M", "1536M", "25%", "12.5%"],
@@ -246,8 +246,8 @@ pub const PROPERTIES: &[Property] = &[
         default: "none",
         help: "RAM that the dataset cannot exceed",
         long_help: "Bytes of the ARC, with headers and ghosts, that this dataset and those below \
-            it that have no arcreserve, arclimit or policy of their own cannot exceed. One record \
-            may take an eighth of it. Not inherited, as ZFS's quota.",
+            it that have no arcreserve, arclimit or other policy of their own cannot exceed. One \
+            record may take an eighth of it. Not inherited, as ZFS's quota.",
         inherited: false,
         examples: &["none", "8M", "4G", "50%", "100%"],
         refused: &["", "0", "1023K", "0%", "200%", "-1", "unlimited"],
@@ -265,9 +265,9 @@ pub const PROPERTIES: &[Property] = &[
         long_help: "Rules by which records are kept. With auto, small shadows of the cache try \
             four settings on a sample of the load, and the best is in force (`warmfront why` and \
             `arcstat -f set` tell which); with arc, ARC as published, in its clock form. A dataset \
-            with arc, and those below it that have neither policy, arcreserve nor arclimit of \
-            their own, have lists of their own in the cache. Not inherited.",
-        inherited: false,
+            with another policy than the one above it has lists of its own in the cache, which \
+            those below it share that have neither another policy, arcreserve nor arclimit.",
+        inherited: true,
         examples: &["auto", "arc"],
         refused: &["", "lru", "ARC", "on"],
         apply: |value, properties| {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use futures::executor::block_on;
-use warmfront::Why;
+use warmfront::{DatasetTree, Why};
 
 use crate::common::{Bench, READ_WRITE, pattern, read};
 
@@ -44,4 +44,47 @@ fn a_dataset_has_rules_of_its_own_and_tells_what_others_would_do() {
     let papers = why(&bench, "papers");
     assert_eq!((papers.policy.as_str(), papers.records_cached), ("auto", 100), "nothing was lost");
     bench.pool.datasets().validate().expect("valid");
+}
+
+#[test]
+fn the_policy_that_is_told_of_a_dataset_is_in_force_there() {
+    let bench = Bench::new(&["prefetch=none", "recordsize=4K"], 64 << 20);
+    let datasets = [
+        ("pool", "top"),
+        ("pool/above", "above"),
+        ("pool/above/own", "own"),
+        ("pool/above/plain", "plain"),
+        ("pool/above/own/below", "below"),
+    ];
+    for (name, file) in datasets {
+        bench.put(file, &pattern(RECORD, 1));
+        if name != "pool" {
+            bench.pool.datasets().create(name, Some(Path::new(file))).expect("a new one");
+        }
+    }
+    let set = |name: &str, value: Option<&str>| {
+        let change = |tree: &mut DatasetTree| match value {
+            Some(value) => tree.set(name, "policy", value),
+            None => tree.inherit(name, "policy", false),
+        };
+        bench.pool.datasets().edit(change).expect("a value");
+    };
+    let are = |expected: [&str; 5]| {
+        for ((name, file), expected) in datasets.into_iter().zip(expected) {
+            let rows = bench.pool.datasets().get(name).expect("it is there");
+            let told = rows.into_iter().find(|row| row.property == "policy").expect("a property");
+            let in_force = why(&bench, file).policy;
+            assert_eq!((told.value.as_str(), in_force.as_str()), (expected, expected), "{name}");
+        }
+        bench.pool.datasets().validate().expect("valid");
+    };
+    are(["auto"; 5]);
+    set("pool/above", Some("arc"));
+    are(["auto", "arc", "arc", "arc", "arc"]);
+    set("pool/above/own", Some("auto"));
+    are(["auto", "arc", "auto", "arc", "auto"]);
+    set("pool", Some("arc"));
+    are(["arc", "arc", "auto", "arc", "auto"]);
+    set("pool/above/own", None);
+    are(["arc"; 5]);
 }
