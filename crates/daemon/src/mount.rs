@@ -308,6 +308,7 @@ impl Prepared {
         let signals = watch(signals, service.clone()).map_err(system("start a thread"))?;
         let mut notes = self.places.notes;
         notes.append(&mut warnings);
+        notes.extend(keeper.notes());
         notes.extend(risks(service.pool.datasets()));
         notes.extend(found);
         notes.extend(replayed);

@@ -173,6 +173,15 @@ impl Governor {
         Some(left.map_or(most, |left| lasts(left).clamp(least, most)))
     }
 
+    /// What others leave of the memory, with what the cache has already; `None` when nothing tells,
+    /// or the ceiling does not move.
+    pub fn left_bytes(&self, reading: &Reading) -> Option<u64> {
+        let available = reading.rooms.iter().filter_map(|room| room.available_bytes).min();
+        available
+            .filter(|_| !self.bounds.is_fixed())
+            .map(|available| available.saturating_add(self.has_bytes(reading)))
+    }
+
     /// What can be given back. What the process takes beyond its ceiling does not belong to the
     /// cache, and counts as if it were another's.
     fn has_bytes(&self, reading: &Reading) -> u64 {

@@ -130,7 +130,7 @@ impl Keeper {
             resident_bytes,
             is_given_back: resident_bytes <= bytes + PROCESS_BYTES_MAX,
             elapsed_seconds: started.elapsed().as_secs_f64(),
-            notes: self.reserves_note().into_iter().collect(),
+            notes: self.notes(),
         })
     }
 
@@ -149,6 +149,7 @@ impl Keeper {
         let mut notes = reading.notes.clone();
         notes.extend(state.pressure_notes.iter().cloned());
         notes.extend(self.reserves_note());
+        notes.extend(floor_note(&state.governor, &reading));
         CeilingStatus {
             setting: state.setting.arc_max.to_string(),
             bytes: state.governor.ceiling_bytes(),
@@ -164,6 +165,13 @@ impl Keeper {
             pressure_sources: state.pressure_sources.clone(),
             notes,
         }
+    }
+
+    /// What is to be told of the ceiling as it was asked for.
+    pub fn notes(&self) -> Vec<String> {
+        let reading = self.sources.read();
+        let floor = floor_note(&self.state.lock().governor, &reading);
+        self.reserves_note().into_iter().chain(floor).collect()
     }
 
     /// Says so when the ceiling is too small for what datasets have reserved.
@@ -247,6 +255,20 @@ impl Keeper {
     }
 }
 
+/// Says so when a ceiling that moves cannot go down to what others leave.
+fn floor_note(governor: &Governor, reading: &Reading) -> Option<String> {
+    let floor_bytes = governor.bounds().floor_bytes;
+    let left_bytes = governor.left_bytes(reading)?;
+    (floor_bytes > left_bytes).then(|| {
+        format!(
+            "the ceiling never shrinks below its floor of {}, and others leave only {}: the kernel \
+             may have to swap or kill; lower --arc-min",
+            HumanSize(floor_bytes),
+            HumanSize(left_bytes)
+        )
+    })
+}
+
 /// Why there is no keeper.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeeperError {
@@ -315,6 +337,31 @@ mod tests {
         assert!(matches!(refused, CeilingError::FloorAboveCeiling { .. }), "{refused}");
         keeper.set(Setting { arc_min: floor(8), ..setting(12 << 20) }).expect("a ceiling");
         assert_eq!(keeper.status().floor_bytes, 8 << 20);
+    }
+
+    #[test]
+    fn a_floor_above_what_others_leave_is_told() {
+        let root = tempfile::tempdir().expect("a directory");
+        let proc = root.path().join("proc");
+        std::fs::create_dir(&proc).expect("a directory");
+        let meminfo = "MemTotal: 33554432 kB\nMemAvailable: 19922944 kB\n";
+        std::fs::write(proc.join("meminfo"), meminfo).expect("written");
+        let told = |arc_max: &str, floor_gib: u64| {
+            let arc_min = Some(Size::Bytes(floor_gib << 30));
+            let setting = Setting { arc_max: arc_max.parse().expect("a ceiling"), arc_min };
+            let keeper = Keeper::new(Sources::below(root.path()), setting).expect("a keeper");
+            let notes = keeper.notes();
+            let in_status = keeper.status().notes;
+            assert!(notes.iter().all(|note| in_status.contains(note)), "{in_status:?}");
+            notes.join(" ")
+        };
+        let note = told("auto", 22);
+        for part in ["floor of 22G", "only 19G", "--arc-min"] {
+            assert!(note.contains(part), "{part}: {note}");
+        }
+        assert_eq!(told("auto", 18), "");
+        assert!(told("24G", 22).contains("floor of 22G"));
+        assert_eq!(told("22G", 22), "", "it does not move");
     }
 
     #[test]
