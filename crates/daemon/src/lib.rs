@@ -17,6 +17,7 @@ mod ceiling;
 mod change;
 mod checks;
 mod client;
+mod control_group;
 mod descriptor;
 mod device_open;
 mod device_path;

@@ -21,6 +21,7 @@ use crate::caches::{CacheSettings, KnownAs, Shelf};
 use crate::ceiling::{ArcMax, Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
 use crate::change::pool_name_from;
 use crate::checks::Places;
+use crate::control_group::missing_groups;
 use crate::descriptor::{self, Announced};
 use crate::device_path::DevicePath;
 use crate::drain::drain_at_end;
@@ -309,6 +310,7 @@ impl Prepared {
         let mut notes = self.places.notes;
         notes.append(&mut warnings);
         notes.extend(keeper.notes());
+        notes.extend(missing_groups(&self.no_promote_cgroups));
         notes.extend(risks(service.pool.datasets()));
         notes.extend(found);
         notes.extend(replayed);

@@ -16,6 +16,7 @@ use warmfront::{Dataset, DatasetError, EngineError, HumanSize, Pool, PrimeReques
 use crate::caches::{CacheError, Shelf};
 use crate::ceiling::{Keeper, Sources};
 use crate::change;
+use crate::control_group::missing_groups;
 use crate::device_path::DevicePath;
 use crate::drain::drain;
 use crate::error::is_usage;
@@ -274,6 +275,7 @@ impl Service {
             warnings.push(format!("{errors} calls to the origin {origin} have failed"));
         }
         warnings.extend(risks(self.pool.datasets()));
+        warnings.extend(missing_groups(&self.no_promote_cgroups));
         self.desk.look(&self.pool);
         let writes = write_status(&self.pool);
         if let Some(why) = &writes.failing {
