@@ -43,9 +43,11 @@ pub(crate) struct Sharer {
 pub enum ShareError {
     /// All reserves together do not fit under the ceiling.
     #[error(
-        "arcreserve adds up to {} ({terms}), and the ceiling of {} leaves {} that can be reserved; \
-         reserve less, or raise the ceiling (`warmfront set-arc-max`)",
-        HumanSize(*sum_bytes), HumanSize(*ceiling_bytes), HumanSize(*capacity_bytes)
+        "arcreserve adds up to {} ({terms}), and the ceiling of {} leaves {} that can be reserved \
+         (the other {} are for buffers between two uses); reserve less, or raise the ceiling \
+         (`warmfront set-arc-max`)",
+        HumanSize(*sum_bytes), HumanSize(*ceiling_bytes), HumanSize(*capacity_bytes),
+        HumanSize(ceiling_bytes - capacity_bytes)
     )]
     Overcommitted {
         /// All reserves, bytes.

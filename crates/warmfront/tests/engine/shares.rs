@@ -155,7 +155,8 @@ fn reserves_above_the_ceiling_are_refused_with_the_arithmetic_and_nothing_change
     assert_eq!(
         message,
         "arcreserve adds up to 64M (pool/a 40M, pool/b 24M), and the ceiling of 64M leaves 61M \
-         that can be reserved; reserve less, or raise the ceiling (`warmfront set-arc-max`)"
+         that can be reserved (the other 3M are for buffers between two uses); reserve less, or \
+         raise the ceiling (`warmfront set-arc-max`)"
     );
     assert!(local("pool/b").is_empty(), "nothing of it was set");
     assert_eq!(bench.counter_of("pool/b", "arcreserve"), 0);
