@@ -9,6 +9,9 @@ use crate::size::{HumanSize, Size};
 /// at a time, in all pools of a process. One partition is everybody else's, one is what passes by.
 pub const SHARES_MAX: usize = PARTITIONS_MAX - 2;
 
+/// Least bytes that can be reserved, or allowed.
+pub(crate) const SHARE_BYTES_MIN: u64 = 1 << 20;
+
 /// Reserves that a refusal lists one by one; the smaller ones are counted.
 const TERMS_MAX: usize = 6;
 
@@ -66,6 +69,22 @@ pub enum ShareError {
         sum: String,
         /// Who reserves how much, for people.
         terms: String,
+    },
+    /// A share of the ceiling that is next to nothing.
+    #[error(
+        "{percent}% of the ceiling of {} are {}, and `{name}` can reserve or be limited to {} at \
+         least; give more, a size, or none",
+        HumanSize(*ceiling_bytes), HumanSize(*bytes), HumanSize(SHARE_BYTES_MIN)
+    )]
+    TooSmall {
+        /// The dataset.
+        name: String,
+        /// The share, for people.
+        percent: String,
+        /// The ceiling, bytes.
+        ceiling_bytes: u64,
+        /// What of it the share is, bytes.
+        bytes: u64,
     },
     /// More would be reserved than may be used.
     #[error(
@@ -207,6 +226,15 @@ pub(crate) fn check_limit(
     wanted: Wanted,
     ceiling_bytes: u64,
 ) -> Result<(), ShareError> {
+    for size in [wanted.reserve, wanted.limit].into_iter().flatten() {
+        let bytes = bytes_of(size, ceiling_bytes);
+        if let Size::Percent(percent) = size
+            && bytes < SHARE_BYTES_MIN
+        {
+            let (name, percent) = (name.to_string(), percent.to_string());
+            return Err(ShareError::TooSmall { name, percent, ceiling_bytes, bytes });
+        }
+    }
     match wanted.reserve_bytes(ceiling_bytes) > wanted.under(ceiling_bytes).limit_bytes {
         true => Err(above_limit(name, wanted, Some(ceiling_bytes))),
         false => Ok(()),

@@ -7,10 +7,8 @@ use super::{
     CacheLevel, Coherence, FailMode, FlashContents, LogBias, PrefetchLevel, Property, SyncMode,
     WriteMode,
 };
+use crate::share::SHARE_BYTES_MIN;
 use crate::size::{ExactSize, Size, parse_size, parse_size_or_percent};
-
-/// Least bytes that can be reserved, or allowed.
-const SHARE_BYTES_MIN: u64 = 1 << 20;
 
 /// The longest trust that `coherence=ttl=` can give: a year.
 const TTL_SECONDS_MAX: f64 = 366.0 * 24.0 * 3600.0;

@@ -161,6 +161,8 @@ fn reserves_above_the_ceiling_are_refused_with_the_arithmetic_and_nothing_change
     assert!(local("pool/b").is_empty(), "nothing of it was set");
     assert_eq!(bench.counter_of("pool/b", "arcreserve"), 0);
     // A share of the ceiling counts as what it is now.
+    let little = bench.set("pool/b", &[("arcreserve", "0.001%")]).expect_err("bytes").to_string();
+    assert!(little.contains("0.001% of the ceiling of 64M are 671,"), "{little}");
     let refused = bench.set("pool/b", &[("arcreserve", "50%")]).expect_err("32M").to_string();
     assert!(refused.contains("72M (pool/a 40M, pool/b 32M)"), "{refused}");
     bench.set("pool/b", &[("arcreserve", "25%")]).expect("16M fit");
@@ -237,7 +239,7 @@ fn as_many_shares_as_there_are_and_again_when_they_are_free() {
         for round in 0..100 {
             bench.pool.datasets().destroy("pool/1", false).expect("it is there");
             bench.pool.datasets().create("pool/1", None).expect("it is gone");
-            bench.set("pool/1", &[("arclimit", "1%")]).unwrap_or_else(|error| {
+            bench.set("pool/1", &[("arclimit", "2%")]).unwrap_or_else(|error| {
                 panic!("round {round}: {error}");
             });
             bench.pool.datasets().validate().expect("valid");
