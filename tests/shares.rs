@@ -175,7 +175,12 @@ fn what_cannot_be_is_refused_and_nothing_is_half_done() {
     warmfront.program(["mount", "tank"]).arg(&fast).run().success();
     everywhere();
     let sum = ["set", "arcreserve=30M", "promote=off", "tank/b"];
-    refuse(&sum, 1, &["70M", "tank/a 40M", "tank/b 30M", "ceiling of 64M", "leaves"]);
+    let figures = ["70M", "tank/a 40M", "tank/b 30M", "ceiling of 64M", "leaves 61M", "other 3M"];
+    refuse(&sum, 2, &figures);
+    for property in ["arcreserve", "arclimit"] {
+        let little = format!("{property}=0.001%");
+        refuse(&["set", &little, "tank/b"], 2, &["0.001%", "64M", "tank/b", "1M at least"]);
+    }
     let got = warmfront.run(["get", "-H", "-o", "value", "promote,arcreserve", "tank/b"]);
     assert_eq!(got, "on\nnone\n");
     warmfront.run(["set", "arcreserve=20M", "tank/b"]);
@@ -190,7 +195,9 @@ fn what_cannot_be_is_refused_and_nothing_is_half_done() {
 
     // What was promised under one ceiling does not fit under another.
     let mount = warmfront.program(["mount", "--arc-max", "48M", "tank"]).arg(&fast).run();
-    mount.fails_with(1, &["60M (tank/a 40M, tank/b 20M)", "ceiling of 48M"]);
+    mount.fails_with(2, &["60M (tank/a 40M, tank/b 20M)", "ceiling of 48M"]);
+    let above = ["mount", "-o", "arcreserve=9M,arclimit=8M", "tank"];
+    warmfront.program(above).arg(&fast).run().fails_with(2, &["tank", "9M", "8M"]);
     let mount = warmfront.program(["mount", "-o", "arclimit=1K", "tank"]).arg(&fast).run();
     mount.fails_with(2, &["arclimit", "1K"]);
     for group in ["backup.slice", "/", "/a/../b"] {
@@ -263,8 +270,13 @@ fn a_control_group_reads_without_promoting() {
         Err(reason) => return skip(&reason),
     };
     let path = group.path().display().to_string();
-    let mut mount = mount(&["--no-promote-cgroup", &path], &["hot", "cold"]);
-    assert!(mount.run(&["status"]).contains(&path));
+    let words = ["--no-promote-cgroup", &path, "--no-promote-cgroup", "/no/such/group"];
+    let mut mount = mount(&words, &["hot", "cold"]);
+    let status = mount.run(&["status"]);
+    let missing: Vec<&str> =
+        status.lines().filter(|line| line.contains("there is no control group")).collect();
+    assert!(status.contains(&path) && missing.len() == 1, "{status}");
+    assert!(missing[0].contains("/no/such/group"), "{status}");
     let (hot, tree) = with_backup(&mount);
     backup(&tree).within(&group).run().success();
     is_all_hot(&mount, &hot);

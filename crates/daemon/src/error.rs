@@ -2,7 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use warmfront::{DatasetError, HumanSize, ShareError};
+use warmfront::{DatasetError, HumanSize};
 
 use crate::caches::CacheError;
 use crate::checks::PlaceError;
@@ -217,7 +217,7 @@ pub(crate) fn is_usage(error: &DatasetError) -> bool {
         DatasetError::Property(_)
             | DatasetError::BadName { .. }
             | DatasetError::BadPath { .. }
-            | DatasetError::Share(ShareError::AboveLimit { .. } | ShareError::MoreThanAll { .. })
+            | DatasetError::Share(_)
     )
 }
 

@@ -10,6 +10,7 @@ use crate::caches::{CacheError, CacheKey, Dwpd};
 use crate::ceiling::{ArcMax, CeilingError};
 use crate::checks::PlaceError;
 use crate::device_path::DevicePath;
+use crate::error::is_usage;
 use crate::lock::LockError;
 use crate::logs::LogError;
 use crate::paths::{Paths, PathsError};
@@ -237,6 +238,7 @@ impl MountError {
             | MountError::SlowModel(_)
             | MountError::Ceiling(_)
             | MountError::NoMountpoint { .. } => true,
+            MountError::Settings(PoolFileError::Dataset(error)) => is_usage(error),
             MountError::Background { is_usage, .. } => *is_usage,
             _ => false,
         }
