@@ -167,7 +167,7 @@ fn lasts(changed: &Changed) -> String {
     match changed {
         Changed::Saved { .. } => String::new(),
         Changed::UntilUnmount => {
-            "this lasts until it is unmounted: it has no settings file\n".to_string()
+            "this lasts until the pool is unmounted: it has no settings file\n".to_string()
         }
     }
 }
