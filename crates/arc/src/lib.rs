@@ -69,4 +69,5 @@ pub use setting::{PolicyKind, Setting};
 pub use share::{Share, ShareRefused};
 pub use statistics::{GhostStatistics, RefusedStatistics, Statistics};
 pub use tenant::{ListStatistics, TENANTS_MAX, Usage};
+pub use touch::HITS_MAX;
 pub use tuner::SettingStatistics;

@@ -45,7 +45,8 @@ pub struct Location {
     /// When it came into the cache, on the caller's clock; if it was prefetched, when it was first
     /// read.
     pub inserted_at: Duration,
-    /// Accesses after the first; a burst counts once; at most 15 are counted.
+    /// Accesses after the first; a burst counts once; at most [`HITS_MAX`](crate::HITS_MAX) are
+    /// counted.
     pub hits: u8,
     /// It was used since the clock's hand last passed.
     pub referenced: bool,

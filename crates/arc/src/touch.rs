@@ -6,8 +6,8 @@ use crate::sync::{AtomicU64, Relaxed};
 
 /// Largest number of hits that the clock's hand gives turns for.
 pub(crate) const TURNS_MAX: u8 = 3;
-/// Largest hit count that is kept.
-pub(crate) const HITS_MAX: u8 = 15;
+/// Largest hit count that is kept of a record.
+pub const HITS_MAX: u8 = 15;
 
 const TURNS: u64 = TURNS_MAX as u64;
 const PREFETCHED: u64 = 1 << 2;

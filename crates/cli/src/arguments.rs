@@ -149,6 +149,9 @@ pub(crate) enum Command {
         target: Option<OsString>,
     },
     /// Where a file's records are, and why
+    ///
+    /// HITS are accesses after the first, of the most used record of a line; at most 15 are
+    /// counted, and 15+ (15 in JSON) says that there were as many or more.
     Why {
         #[command(flatten)]
         form: Form,

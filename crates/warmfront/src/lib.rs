@@ -71,7 +71,7 @@ mod write_back;
 mod xattr;
 
 pub use answer::Listing;
-pub use arc::{CURVE_SAMPLES_MIN, Setting};
+pub use arc::{CURVE_SAMPLES_MIN, CURVE_TOLERANCE, HITS_MAX, Setting};
 pub use counters::COUNTERS;
 pub use curve::{CURVES_MAX, CurveReport, CurveScope, SizePoint};
 pub use datasets::{

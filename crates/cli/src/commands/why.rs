@@ -2,7 +2,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use daemon::{Paths, Target};
-use warmfront::{HumanSize, RecordRun, Why};
+use warmfront::{HITS_MAX, HumanSize, RecordRun, Why};
 
 use crate::bars::{coloured, is_unicode, width};
 use crate::failure::{Failure, Result};
@@ -47,16 +47,7 @@ fn people(file: &Path, why: &Why) -> String {
         line("records", "none: it is not a regular file; its attributes are metadata".to_string());
         return text;
     }
-    let settings = why.settings.iter().map(|(name, ratio)| match why.setting.as_ref() {
-        Some(in_force) if in_force == name => format!("{name} {:.1} % (in force)", ratio * 100.0),
-        _ => format!("{name} {:.1} %", ratio * 100.0),
-    });
-    let settings = settings.collect::<Vec<_>>().join(", ");
-    match (&why.setting, settings.is_empty()) {
-        (Some(_), false) => line("policy", format!("{}; hits on a sample: {settings}", why.policy)),
-        (Some(in_force), true) => line("policy", format!("{}: {in_force}", why.policy)),
-        (None, _) => line("policy", why.policy.clone()),
-    }
+    line("policy", policy(why));
     line(
         "records",
         format!(
@@ -96,6 +87,20 @@ fn people(file: &Path, why: &Why) -> String {
         let _ = writeln!(text, "{} records further on were not looked at", why.records_not_shown);
     }
     text
+}
+
+/// The rules by which records are kept, and what each setting has on the sample.
+fn policy(why: &Why) -> String {
+    let Some(in_force) = &why.setting else { return why.policy.clone() };
+    if why.settings.iter().all(|(_, ratio)| *ratio == 0.0) {
+        let policy = &why.policy;
+        return format!("{policy}: {in_force} (in force); no sample yet in which anything was hit");
+    }
+    let settings = why.settings.iter().map(|(name, ratio)| {
+        let mark = if name == in_force { " (in force)" } else { "" };
+        format!("{name} {:.1} %{mark}", ratio * 100.0)
+    });
+    format!("{}; hits on a sample: {}", why.policy, settings.collect::<Vec<_>>().join(", "))
 }
 
 /// One character a record, or for as many records as have to share it.
@@ -175,7 +180,7 @@ fn table(why: &Why, rows_max: usize, form: Form) -> String {
             range,
             run.state.clone(),
             run.since_seconds.map_or("-".to_string(), since),
-            if run.since_seconds.is_some() { run.hits.to_string() } else { "-".to_string() },
+            run.since_seconds.map_or("-".to_string(), |_| hits(run.hits)),
             reason,
         ];
         if let Some(flash) = &run.flash {
@@ -185,4 +190,53 @@ fn table(why: &Why, rows_max: usize, form: Form) -> String {
         table.row(row);
     }
     table.render(form)
+}
+
+/// Accesses after the first, as far as they are counted.
+fn hits(hits: u64) -> String {
+    if hits < u64::from(HITS_MAX) { hits.to_string() } else { format!("{HITS_MAX}+") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_compared_once_the_sample_has_hits() {
+        let mut why = Why {
+            path: "file".into(),
+            dataset: "pool".into(),
+            object: 1,
+            is_file: true,
+            size: 1,
+            record_bytes: 131_072,
+            generation: 1,
+            primarycache: "all".into(),
+            promote: true,
+            policy: "arc".into(),
+            setting: None,
+            settings: Vec::new(),
+            coherence: "open".into(),
+            checked_seconds_ago: 0.0,
+            records: 1,
+            records_cached: 0,
+            flash: None,
+            runs: Vec::new(),
+            records_not_shown: 0,
+        };
+        assert_eq!(policy(&why), "arc");
+        why.policy = "auto".into();
+        why.setting = Some("recency".into());
+        assert!(policy(&why).contains("recency (in force); no sample yet"), "{}", policy(&why));
+        why.settings = vec![("steady".into(), 0.0), ("recency".into(), 0.0)];
+        assert!(policy(&why).contains("recency (in force); no sample yet"), "{}", policy(&why));
+        why.settings[1].1 = 0.5;
+        let told = "auto; hits on a sample: steady 0.0 %, recency 50.0 % (in force)";
+        assert_eq!(policy(&why), told);
+    }
+
+    #[test]
+    fn a_count_of_hits_that_stands_at_its_end_is_marked() {
+        assert_eq!([0, 14, 15].map(hits), ["0", "14", "15+"]);
+    }
 }
