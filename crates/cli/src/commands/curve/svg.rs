@@ -7,7 +7,9 @@ use plotters::chart::ChartBuilder;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
-use plotters::element::{Circle, DashedPathElement, EmptyElement, Polygon, Rectangle, Text};
+use plotters::element::{
+    Circle, DashedPathElement, EmptyElement, PathElement, Polygon, Rectangle, Text,
+};
 use plotters::series::LineSeries;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, IntoFont, IntoTextStyle, RGBColor, WHITE};
@@ -106,11 +108,18 @@ fn picture_of(report: &CurveReport, area: &Area<'_>) -> Outcome {
     let today = Some((report.today, "today", TODAY, 12.0));
     let knee = report.knee.map(|knee| (knee, "knee", KNEE, 4.0));
     let marks = || today.into_iter().chain(knee);
-    for (point, _, colour, _) in marks() {
+    // Today's is a ring on a wide line, the knee's a dot on a dashed one: they show in one place.
+    for (point, name, colour, _) in marks() {
         let percent = 100.0 * point.hit_rate;
         let line = [(point.bytes, 0.0), (point.bytes, percent)];
-        chart.draw_series([DashedPathElement::new(line, 5, 4, colour.stroke_width(2))])?;
-        chart.draw_series([Circle::new((point.bytes, percent), 6, colour.filled())])?;
+        let (is_today, end) = (name == "today", (point.bytes, percent));
+        if is_today {
+            chart.draw_series([PathElement::new(line, colour.mix(0.4).stroke_width(6))])?;
+            chart.draw_series([Circle::new(end, 9, colour.stroke_width(3))])?;
+        } else {
+            chart.draw_series([DashedPathElement::new(line, 5, 4, colour.stroke_width(2))])?;
+            chart.draw_series([Circle::new(end, 5, colour.filled())])?;
+        }
     }
     for (point, name, colour, height) in marks() {
         let label = format!("{name} {}: {:.1} %", HumanSize(point.bytes), 100.0 * point.hit_rate);
@@ -179,7 +188,9 @@ mod tests {
         assert!(nothing.contains("No contents"), "{nothing}");
         let text = draw(&[one, empty]).expect("it can be drawn");
         assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
-        for part in ["<polyline", "today 4G", "knee 8G", "beyond 12G", "dataset tank/db"] {
+        let (ring, dot) = ("r=\"9\" opacity=\"1\" fill=\"none\"", "r=\"5\"");
+        for part in ["<polyline", ring, dot, "today 4G", "knee 8G", "beyond 12G", "dataset tank/db"]
+        {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
     }

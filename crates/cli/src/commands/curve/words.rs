@@ -1,5 +1,5 @@
 use daemon::protocol::CurveReport;
-use warmfront::{CURVE_SAMPLES_MIN, HumanSize, SizePoint};
+use warmfront::{CURVE_SAMPLES_MIN, CURVE_TOLERANCE, HumanSize, SizePoint};
 
 use crate::format::count;
 
@@ -41,7 +41,12 @@ fn advice(today: SizePoint, knee: SizePoint, enough: SizePoint) -> String {
         }
         return text;
     }
-    let target = if knee.bytes > today.bytes { knee } else { enough };
+    let gains = |from: SizePoint, to: SizePoint| to.hit_rate - from.hit_rate >= CURVE_TOLERANCE;
+    if !gains(today, enough) {
+        return format!("More than today's {} gains less than a point.", HumanSize(today.bytes));
+    }
+    let is_worth_it = knee.bytes > today.bytes && gains(today, knee);
+    let target = if is_worth_it { knee } else { enough };
     let lift = 100.0 * (target.hit_rate - today.hit_rate);
     let digits = usize::from(lift < 2.0);
     let mut text = format!(
@@ -53,7 +58,7 @@ fn advice(today: SizePoint, knee: SizePoint, enough: SizePoint) -> String {
     if lift < 100.0 * today.error.hypot(target.error) {
         text.push_str(", which is within the error of sampling");
     }
-    if target.bytes < enough.bytes {
+    if target.bytes < enough.bytes && gains(target, enough) {
         text.push_str(&format!(
             ", {} more to {:.0} %",
             HumanSize(enough.bytes - today.bytes),
@@ -123,6 +128,22 @@ mod tests {
                 FIRST
             ]
         );
+    }
+
+    #[test]
+    fn what_gains_less_than_half_a_point_is_not_told() {
+        let points = [(1.0, 0.2), (4.0, 0.589), (4.1, 0.591), (12.0, 0.93), (20.0, 0.93)];
+        let told = words(&report(4.0, &points, 4.1, 12.0));
+        let whole =
+            "8G more would lift the hit rate from 59 % to 93 %; beyond 12G nothing is gained.";
+        assert_eq!(told[0], whole);
+        let told = words(&report(11.95, &points, 4.1, 12.0));
+        assert_eq!(told[0], "More than today's 11.9G gains less than a point.");
+        let flat = [(1.0, 0.2), (8.0, 0.83), (12.0, 0.834), (20.0, 0.834)];
+        let told = words(&report(4.0, &flat, 8.0, 12.0));
+        let whole =
+            "4G more would lift the hit rate from 47 % to 83 %; beyond 12G nothing is gained.";
+        assert_eq!(told[0], whole);
     }
 
     #[test]
