@@ -56,6 +56,11 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
+/// A number of things: `1 record`, `2 records`.
+pub(crate) fn things(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
 /// JSON for programs, on lines for people who look as well.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_else(|error| {
@@ -101,6 +106,7 @@ mod tests {
         assert_eq!(count(0), "0");
         assert_eq!(count(1000), "1,000");
         assert_eq!(count(123_456_789), "123,456,789");
+        assert_eq!([0, 1, 2].map(|it| things(it, "row")), ["0 rows", "1 row", "2 rows"]);
         assert_eq!(percent(1, 3), "33.3 %");
         assert_eq!(percent(0, 0), "-");
         assert_eq!(seconds(0.000_25), "250 us");

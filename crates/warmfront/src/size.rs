@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizeError {
-    /// Not a number, or one that does not fit into 64 bits.
+    /// Not a number, or its unit is not known.
     #[error("`{text}` is not a size; write a number with a unit, such as 131072, 128K, 4.5G{}",
         if *.percent { " or 25%" } else { "" })]
     NotASize {
@@ -14,6 +14,12 @@ pub enum SizeError {
         text: String,
         /// Whether a share would have been taken.
         percent: bool,
+    },
+    /// A number of bytes that does not fit into 64 bits.
+    #[error("`{text}` is too large for a size; it must be less than 16E (2^64 bytes)")]
+    TooLarge {
+        /// What was given.
+        text: String,
     },
     /// A share of more than the whole.
     #[error("`{text}` is more than the memory there is; give at most 100%")]
@@ -61,11 +67,12 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
         "" => 0,
         unit => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(error)?.1,
     };
+    let too_large = || SizeError::TooLarge { text: text.to_string() };
     if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(1 << shift).ok_or_else(error);
+        return whole.checked_mul(1 << shift).ok_or_else(too_large);
     }
     let bytes = number.parse::<f64>().map_err(|_| error())? * (1u64 << shift) as f64;
-    if bytes < u64::MAX as f64 { Ok(bytes.round() as u64) } else { Err(error()) }
+    if bytes < u64::MAX as f64 { Ok(bytes.round() as u64) } else { Err(too_large()) }
 }
 
 /// Reads a number of bytes, or a share of memory such as `25%`.
@@ -75,7 +82,10 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
 pub fn parse_size_or_percent(text: &str) -> Result<Size, SizeError> {
     let error = || SizeError::NotASize { text: text.to_string(), percent: true };
     let Some(number) = text.trim().strip_suffix('%') else {
-        return parse_size(text).map(Size::Bytes).map_err(|_| error());
+        return parse_size(text).map(Size::Bytes).map_err(|failed| match failed {
+            SizeError::NotASize { .. } => error(),
+            failed => failed,
+        });
     };
     match number.trim().parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(Size::Percent(percent)),
@@ -140,8 +150,13 @@ mod tests {
         for (text, bytes) in cases {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "K", "12Q", "-1", "1..2", "16E", "99999999999999999999", "25%"] {
-            assert!(parse_size(text).is_err(), "{text}");
+        for text in ["", "K", "12Q", "-1", "1..2", "25%"] {
+            assert!(matches!(parse_size(text), Err(SizeError::NotASize { .. })), "{text}");
+        }
+        for text in ["16E", "16.5E", "99999999999999999999", "99999999999999999999K"] {
+            let error = SizeError::TooLarge { text: text.to_string() };
+            assert_eq!(parse_size(text), Err(error.clone()));
+            assert_eq!(parse_size_or_percent(text), Err(error));
         }
         assert_eq!(parse_size_or_percent("25%"), Ok(Size::Percent(25.0)));
         assert_eq!(parse_size_or_percent("1G"), Ok(Size::Bytes(1 << 30)));

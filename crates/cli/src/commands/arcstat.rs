@@ -207,10 +207,12 @@ fn words(words: &[OsString]) -> Result<(Option<Duration>, Option<u64>, Option<Os
         None => words.next().cloned(),
         first => first,
     };
-    match words.next() {
-        None => Ok((interval, count, target)),
-        Some(word) => Err(Failure::usage(format!(
-            "what is `{}`? Usage: [TARGET] [INTERVAL [COUNT]]",
+    match (words.next(), &target) {
+        (None, _) => Ok((interval, count, target)),
+        (Some(word), target) => Err(Failure::usage(format!(
+            "of `{}` and `{}` only one can be the target, and neither is an interval or a count; \
+             usage: [TARGET] [INTERVAL [COUNT]]",
+            target.as_deref().unwrap_or_default().to_string_lossy(),
             word.to_string_lossy()
         ))),
     }
@@ -288,5 +290,8 @@ mod tests {
         for wrong in ["0", "1 0", "1 1.5", "1 2 3 4", "/a /b"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+        let told = parse("abc /fast").expect_err("two targets");
+        let told = format!("{told:?}");
+        assert!(told.contains("`abc` and `/fast`"), "{told}");
     }
 }

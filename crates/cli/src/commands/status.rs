@@ -13,7 +13,7 @@ use warmfront::HumanSize;
 use crate::bars::{bar, coloured, is_unicode};
 use crate::commands::target;
 use crate::failure::Result;
-use crate::format::{Form, count, json, percent, print, seconds};
+use crate::format::{Form, count, json, percent, print, seconds, things};
 use crate::table::Table;
 
 /// Characters of the picture of the ceiling.
@@ -201,10 +201,10 @@ fn people(status: &Status) -> String {
     if status.restored.answers + status.restored.records > 0 {
         let restored = status.restored;
         let text = format!(
-            "{} answers of the origin and {} records of the mount before; {} records were left",
-            count(restored.answers),
-            count(restored.records),
-            count(restored.records_left)
+            "{} of the origin and {} of the mount before; {} left",
+            things(restored.answers, "answer"),
+            things(restored.records, "record"),
+            things(restored.records_left, "record")
         );
         lines.push(("restored", text));
     }
@@ -257,6 +257,7 @@ fn daemon_line(status: &Status) -> String {
     text
 }
 
+/// What each dataset holds, and how it is used: hits, misses and their rate are of contents.
 fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
     let form = Form { script: false, exact: false, json: false };
     let mut table = Table::new(&[
@@ -264,10 +265,10 @@ fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
         ">CONTENTS",
         ">METADATA",
         ">READ",
-        ">HITS",
-        ">MISSES",
-        ">HIT RATE",
-        ">METADATA HITS",
+        ">DATA HITS",
+        ">DATA MISSES",
+        ">DATA RATE",
+        ">METADATA RATE",
         ">GHOST HITS",
         ">EVICTED",
     ]);
@@ -278,8 +279,8 @@ fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
             HumanSize(counter("data_size")).to_string(),
             HumanSize(counter("metadata_size")).to_string(),
             HumanSize(counter("read_bytes")).to_string(),
-            count(counter("demand_data_hits") + counter("demand_metadata_hits")),
-            count(counter("demand_data_misses") + counter("demand_metadata_misses")),
+            count(counter("demand_data_hits")),
+            count(counter("demand_data_iohits") + counter("demand_data_misses")),
             hit_rate(counters, "data"),
             hit_rate(counters, "metadata"),
             count(counter("mru_ghost_hits") + counter("mfu_ghost_hits")),
@@ -317,4 +318,23 @@ fn hit_rate(counters: &BTreeMap<String, u64>, kind: &str) -> String {
     let counter = |what: &str| counters.get(&format!("demand_{kind}_{what}")).copied().unwrap_or(0);
     let hits = counter("hits");
     percent(hits, hits + counter("iohits") + counter("misses"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_columns_of_a_dataset_agree() {
+        let counters = [
+            ("demand_data_hits", 300),
+            ("demand_data_iohits", 100),
+            ("demand_data_misses", 600),
+            ("demand_metadata_hits", 9000),
+        ];
+        let counters = counters.map(|(name, value)| (name.to_string(), value)).into();
+        let text = datasets(&BTreeMap::from([("tank".to_string(), counters)]));
+        let row: Vec<&str> = text.lines().nth(1).expect("a row").split_whitespace().collect();
+        assert_eq!(row[4..10], ["300", "700", "30.0", "%", "100.0", "%"], "{text}");
+    }
 }
