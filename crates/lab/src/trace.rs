@@ -87,10 +87,15 @@ impl Trace {
             Some(format) => format,
             None => {
                 let head = input.head();
-                recognise::recognise(path, head).ok_or_else(|| TraceError::UnknownFormat {
-                    path: path.to_owned(),
-                    recognised: recognise::describe(head),
-                })?
+                match recognise::recognise(path, head) {
+                    Some(format) => format,
+                    None => {
+                        let recognised = recognise::describe(head);
+                        let unknown =
+                            TraceError::UnknownFormat { path: path.to_owned(), recognised };
+                        return Err(input.damage().unwrap_or(unknown));
+                    }
+                }
             }
         };
         let mut builder = Builder::default();

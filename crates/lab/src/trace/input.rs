@@ -42,8 +42,13 @@ impl Input {
         let failed = |source| TraceError::Read { path: path.to_owned(), place, source, usable: 0 };
         let mut plain = decompressed(file).map_err(failed)?;
         let mut head = Vec::new();
-        plain.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
-        let whole: Box<dyn Read> = Box::new(io::Cursor::new(head.clone()).chain(plain));
+        let rest: Box<dyn Read> = match plain.by_ref().take(HEAD_BYTES).read_to_end(&mut head) {
+            Ok(_) => plain,
+            // What came before the damage is read as it is, so that it is known how much it was.
+            Err(error) if !head.is_empty() => Box::new(Damaged(Some(error))),
+            Err(error) => return Err(failed(error)),
+        };
+        let whole: Box<dyn Read> = Box::new(io::Cursor::new(head.clone()).chain(rest));
         Ok(Input {
             path: path.to_owned(),
             head,
@@ -56,6 +61,13 @@ impl Input {
     /// The first bytes, at most 64 KiB.
     pub fn head(&self) -> &[u8] {
         &self.head
+    }
+
+    /// What is wrong with the file as it is compressed, if that shows in its head. Reads on.
+    pub fn damage(&mut self) -> Option<TraceError> {
+        self.place = Place::Byte(self.head.len() as u64);
+        let error = io::copy(&mut self.reader.by_ref().take(HEAD_BYTES), &mut io::sink()).err()?;
+        Some(self.read_error(error))
     }
 
     /// Hands every line that is not blank to `take`, which says what is wrong with it, if
@@ -125,6 +137,15 @@ impl Input {
                 TraceError::Malformed { path, place, format, what, usable: 0 }
             }
         }
+    }
+}
+
+/// Where the plain bytes of a damaged file end: what the decompressor says of it.
+struct Damaged(Option<io::Error>);
+
+impl Read for Damaged {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(self.0.take().unwrap_or_else(|| io::ErrorKind::InvalidData.into()))
     }
 }
 

@@ -225,6 +225,36 @@ fn compressed_files_are_read_as_plain_ones() {
     }
 }
 
+/// Of a file that is damaged in its head, what comes before the damage counts.
+#[test]
+fn what_is_usable_before_damage_is_told() {
+    let plain: String = (0..4000).map(|number| format!("{}\n", number * 7919 % 4001)).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(plain.as_bytes()).expect("memory takes it");
+    let mut gzip = gzip.finish().expect("memory takes it");
+    // The checksum stands 8 bytes before the end.
+    let checksum = gzip.len() - 8;
+    gzip[checksum] ^= 1;
+    match read_as("x.trace", &gzip, Some(Format::Lirs)) {
+        Err(TraceError::Read { place, usable, .. }) => {
+            assert_eq!((place, usable), (Place::Line(4001), 4000));
+        }
+        other => panic!("{other:?}"),
+    }
+    let cut = &gzip[..gzip.len() / 2];
+    match read_as("x.trace", cut, Some(Format::Lirs)) {
+        Err(TraceError::Read { usable, .. }) => assert!((1000..4000).contains(&usable), "{usable}"),
+        other => panic!("{other:?}"),
+    }
+    // Damage comes before what cannot be told from so little.
+    let mut unknown = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    unknown.write_all(b"root:x:0:0\nbin:x:1:1\n").expect("memory takes it");
+    let mut unknown = unknown.finish().expect("memory takes it");
+    unknown.truncate(unknown.len() - 4);
+    let error = read_as("x.trace", &unknown, None);
+    assert!(matches!(error, Err(TraceError::Read { .. })), "{error:?}");
+}
+
 /// A header that asks for a window of gigabytes gets an error, not the memory.
 #[test]
 fn memory_for_decompression_is_bounded() {

@@ -4,7 +4,7 @@ use lab::{Form, PolicyName, Replay, Row, Standing, Trace};
 use warmfront::HumanSize;
 
 use crate::bars::{bar, coloured, is_unicode, width};
-use crate::format::{self, count};
+use crate::format::{self, count, things};
 use crate::table::Table;
 
 /// Characters of a bar at most.
@@ -84,7 +84,9 @@ pub(super) fn standings(standings: &[Standing], markdown: bool) -> String {
     let share = |count: usize| format!("{:.1}", 100.0 * count as f64 / cells.max(1) as f64);
     let headings =
         ["POLICY", ">MISSES, %", ">BEST", ">WITHIN 1, %", ">WITHIN 3, %", ">WORST", ">BEHIND LRU"];
-    let rows = standings.iter().map(|standing| {
+    // What knows the future is before the best, not behind it.
+    let online = |it: &&Standing| it.policy != PolicyName::Min.name();
+    let rows = standings.iter().filter(online).map(|standing| {
         let behind_lru = standing.behind_lru.map_or("-".to_string(), |cells| cells.to_string());
         vec![
             standing.policy.to_string(),
@@ -117,14 +119,16 @@ pub(super) fn standings(standings: &[Standing], markdown: bool) -> String {
 }
 
 fn heading(trace: &Trace, form: Form) -> String {
-    let (requests, distinct) = (count(trace.requests()), count(trace.distinct()));
     let bytes = HumanSize(form.distinct_bytes(trace));
     let objects = match form.block_bytes(trace) {
-        Some(block) => format!("blocks of {}", HumanSize(u64::from(block))),
-        None => "objects".to_string(),
+        Some(block) => {
+            let blocks = things(trace.distinct(), "block");
+            format!("{blocks} of {}", HumanSize(u64::from(block)))
+        }
+        None => things(trace.distinct(), "object"),
     };
-    let name = trace.name();
-    let mut text = format!("{name}: {requests} requests for {distinct} {objects}, {bytes}\n");
+    let (name, requests) = (trace.name(), things(trace.requests(), "request"));
+    let mut text = format!("{name}: {requests} for {objects}, {bytes}\n");
     if form == Form::Charged {
         text.push_str(
             "Headers, ghosts and index are paid out of the size; by others than arc and auto, a \
@@ -144,10 +148,27 @@ fn label(policy: PolicyName) -> String {
 
 /// The share that was asked for, and what it comes to.
 fn size(row: &Row) -> String {
-    let percent = (row.fraction * 100_000.0).round() / 1000.0;
+    let percent = share(row.fraction);
     match row.capacity_blocks {
         Some(blocks) => format!("{percent}% ({})", count(blocks)),
         None => format!("{percent}% ({})", HumanSize(row.capacity_bytes)),
+    }
+}
+
+/// A share in percent with the digits that count: three behind the point, none above the whole,
+/// two that are not 0 where it is very small.
+fn share(fraction: f64) -> String {
+    let percent = fraction * 100.0;
+    let digits = match percent {
+        percent if percent >= 100.0 => 0,
+        percent if percent >= 0.01 => 3,
+        percent if percent > 0.0 => (1.0 - percent.log10().floor()) as usize,
+        _ => 0,
+    };
+    let text = format!("{percent:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
     }
 }
 
@@ -166,4 +187,41 @@ fn bars(size: &str, rows: Vec<(PolicyName, &Row)>, best: Option<u64>) -> String 
         let _ = writeln!(text, "{:<names$}  {drawn}  {:>6.2} %", label(policy), hits * 100.0);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_have_the_digits_that_count() {
+        let cases = [
+            (0.05, "5"),
+            (0.25, "25"),
+            (0.005_349, "0.535"),
+            (1.0, "100"),
+            (11.221_92, "1122"),
+            (0.000_001, "0.0001"),
+            (0.000_000_123, "0.000012"),
+            (0.000_1, "0.01"),
+            (0.0, "0"),
+        ];
+        for (fraction, text) in cases {
+            assert_eq!(share(fraction), text);
+        }
+    }
+
+    #[test]
+    fn the_optimum_is_not_behind_the_best() {
+        let standing = |policy: PolicyName, behind: f64| Standing {
+            policy: policy.name(),
+            cells: 1,
+            mean_percent: 50.0,
+            behind_points: vec![behind],
+            behind_lru: None,
+        };
+        let both = [standing(PolicyName::Arc, 0.0), standing(PolicyName::Min, -0.84)];
+        let text = standings(&both, true);
+        assert!(text.contains("| arc |") && !text.contains("min"), "{text}");
+    }
 }
