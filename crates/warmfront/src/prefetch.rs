@@ -71,6 +71,9 @@ impl OpenFile {
 
     /// Starts fetching what of `range` is not cached.
     fn prefetch(self: &Arc<Self>, tenant: &Tenant, layout: &Layout, range: Range<u64>) {
+        if self.pool.is_never_kept(layout.record_bytes.min(layout.size), tenant) {
+            return;
+        }
         let per_chunk = (CHUNK_BYTES / layout.record_bytes).max(1);
         let records = layout.records(range);
         let mut first = records.start;

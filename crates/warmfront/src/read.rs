@@ -1,3 +1,5 @@
+mod part;
+
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
@@ -100,6 +102,9 @@ impl OpenFile {
         let range = clamp(offset, length, &layout);
         let (pieces, waited) = match self.only_dirty(&tenant, &layout, &range)? {
             Some(pieces) => (pieces, false),
+            None if self.is_part_only(&tenant, &layout, &range) => {
+                (self.part(&tenant, &layout, range.clone()).await?, true)
+            }
             None => self.gather(&tenant, &layout, range.clone()).await?,
         };
         drop(guard);

@@ -82,7 +82,8 @@ pub struct RecordRun {
     pub dirty: bool,
     /// Seconds since the oldest of them was cached.
     pub since_seconds: Option<f64>,
-    /// Accesses after the first, of the most used of them.
+    /// Accesses after the first, of the most used of them; at most [`HITS_MAX`](arc::HITS_MAX)
+    /// are counted.
     pub hits: u64,
     /// Why they are not cached, in words.
     pub reason: Option<String>,
@@ -110,7 +111,8 @@ impl Pool {
         let version = object.version();
         let is_file = version.attributes.kind == Kind::File;
         let records = if is_file { layout.records(0..layout.size).end } else { 0 };
-        let is_too_large = self.is_too_large(&layout, &tenant);
+        let record_bytes = layout.size.min(layout.record_bytes);
+        let is_too_large = self.is_too_large(record_bytes, &tenant);
         let (policy, statistics) = self.memory.policy(tenant.dataset.id());
         let settings = Setting::ALL.iter().map(|setting| setting.name().to_string());
         let settings = settings.zip(statistics.hit_ratios);
@@ -232,10 +234,9 @@ impl Pool {
         }
     }
 
-    /// Whether whole records of an object are too large to be kept.
-    fn is_too_large(&self, layout: &Layout, tenant: &Tenant) -> bool {
-        let bytes =
-            Cached::data_bytes(Record::buffer_bytes(layout.size.min(layout.record_bytes) as usize));
+    /// Whether a record of so many bytes is too large to be kept.
+    pub(crate) fn is_too_large(&self, bytes: u64, tenant: &Tenant) -> bool {
+        let bytes = Cached::data_bytes(Record::buffer_bytes(bytes as usize));
         bytes as u64 > self.memory.record_bytes_max(tenant.dataset.id())
     }
 }

@@ -245,7 +245,8 @@ pub const PROPERTIES: &[Property] = &[
         help: "RAM that the dataset cannot exceed",
         long_help: "Bytes of the ARC, with headers and ghosts, that this dataset and those below \
             it that have no arcreserve, arclimit or other policy of their own cannot exceed. One \
-            record may take an eighth of it. Not inherited, as ZFS's quota.",
+            record may take an eighth of it: with a larger recordsize contents are not kept. Not \
+            inherited, as ZFS's quota.",
         inherited: false,
         examples: &["none", "8M", "4G", "50%", "100%"],
         refused: &["", "0", "1023K", "0%", "200%", "-1", "unlimited"],

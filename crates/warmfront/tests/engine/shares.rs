@@ -304,3 +304,35 @@ fn what_cannot_be_saved_is_not_done() {
     datasets.edit_and_save(set("2M"), || Ok::<(), DatasetError>(())).expect("saved");
     assert!(bench.counter_of("pool/a", "arcshare_size") <= 2 * MIB);
 }
+
+#[test]
+fn of_records_too_large_to_be_kept_only_what_is_asked_for_is_read() {
+    let bench = Bench::new(&["recordsize=1M"], CEILING);
+    let contents = pattern(4 * MIB as usize + 5000, 3);
+    bench.put("large", &contents);
+    bench.pool.datasets().create("pool/large", None).expect("a new one");
+    bench.set("pool/large", &[("arclimit", "1M")]).expect("a size");
+    let file = bench.open("large", READ);
+    let piece = 128 << 10;
+    for offset in (0..contents.len()).step_by(piece) {
+        let end = (offset + piece).min(contents.len());
+        assert!(read(&file, offset as u64, piece) == contents[offset..end], "at {offset}");
+    }
+    assert_eq!(bench.counter("origin_read_bytes"), contents.len() as u64);
+    // The short record at the end can be kept.
+    assert_eq!(bench.counter("uncached_too_large"), 32);
+    assert_eq!(bench.counter("demand_data_misses"), 33);
+
+    // Over a boundary, beside pages.
+    let before = bench.counter("origin_read_bytes");
+    let offset = MIB as usize - 100;
+    assert!(read(&file, offset as u64, 300) == contents[offset..offset + 300]);
+    assert_eq!(bench.counter("origin_read_bytes") - before, 2 * 4096);
+
+    // Where there is room they are fetched whole, and kept.
+    bench.set("pool/large", &[("arclimit", "none")]).expect("a value");
+    let before = bench.counter("origin_read_bytes");
+    assert!(read(&file, 0, piece) == contents[..piece]);
+    assert!(bench.counter("origin_read_bytes") - before >= MIB);
+    assert!(file.read_cached(0, MIB as usize).is_some());
+}

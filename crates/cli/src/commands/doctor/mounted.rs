@@ -7,6 +7,7 @@ use warmfront::HumanSize;
 
 use super::{Finding, Verdict, finding};
 use crate::failure::Result;
+use crate::format::things;
 
 /// File systems whose server is another machine, by the name that the kernel has for them.
 const REMOTE: &[&str] = &["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "afs"];
@@ -26,6 +27,7 @@ pub(super) fn findings(target: &Target) -> Result<Vec<Finding>> {
         coherence(value("coherence"), &fs_type),
         caches(value("primarycache"), value("pagecache"), value("coherence")),
     ];
+    found.extend(too_large(&status, &target.dataset.name, value("recordsize")));
     found.extend(super::flash::findings(&status, value("secondarycache")));
     found.extend(
         status
@@ -34,6 +36,24 @@ pub(super) fn findings(target: &Target) -> Result<Vec<Finding>> {
             .map(|warning| finding("daemon", Verdict::Warn, warning.clone(), None)),
     );
     Ok(found)
+}
+
+/// Records that were not let into RAM.
+fn too_large(status: &Status, dataset: &str, recordsize: &str) -> Option<Finding> {
+    let counters = status.datasets.get(dataset)?;
+    let refused = counters.get("uncached_too_large").copied().filter(|refused| *refused > 0)?;
+    let limit = match counters.get("arclimit") {
+        Some(bytes) => format!("arclimit={}", HumanSize(*bytes)),
+        None => "no arclimit of its own".to_string(),
+    };
+    let told = format!(
+        "recordsize={recordsize}, {limit}, ceiling {}: {} were not kept since mounting",
+        HumanSize(status.ceiling_bytes),
+        things(refused, "record")
+    );
+    let advice = "a record may take an eighth of arclimit and of the ceiling: lower recordsize, or \
+                  raise what is too small";
+    Some(finding("records", Verdict::Warn, told, Some(advice)))
 }
 
 fn fs_type(origin: &Path) -> String {
