@@ -1,3 +1,4 @@
+use std::hash::{BuildHasher, RandomState};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -77,7 +78,11 @@ impl Memory {
     /// An empty ARC that together with all else stays below `ceiling_bytes`.
     pub fn new(ceiling_bytes: u64) -> Arc<Memory> {
         let options = arc::Options::new(rest(ceiling_bytes, 0));
-        Memory::over(ceiling_bytes, Cache::with_hasher(&options, SeedableRandomState::random()))
+        // What hashes are multiplied with is the library's choice, not drawn at random: about one
+        // draw in forty puts long runs of a file's records into one shard.
+        let seed = RandomState::new().hash_one(());
+        let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
+        Memory::over(ceiling_bytes, Cache::with_hasher(&options, hasher))
     }
 
     /// As [`new`](Memory::new), but what it does follows from the seed and from what it is asked,
