@@ -157,8 +157,10 @@ impl Ring {
             .collect();
         // The newest are taken first, from the end.
         recovery.sort_by_key(|segment| state.segments[*segment as usize].incarnation);
+        let units = layout.segment_bytes / UNIT_BYTES as u64;
         let count = recovery.iter().map(|segment| match state.segments[*segment as usize].status {
-            Status::Sealed { count, .. } => u64::from(count),
+            // Whatever is said, a record takes a unit at least.
+            Status::Sealed { count, .. } => u64::from(count).min(units),
             _ => layout.segment_bytes / (64 * UNIT_BYTES as u64),
         });
         let count: u64 = count.sum::<u64>() + shared.index.len();
