@@ -78,22 +78,20 @@ impl Memory {
     /// An empty ARC that together with all else stays below `ceiling_bytes`.
     pub fn new(ceiling_bytes: u64) -> Arc<Memory> {
         let options = arc::Options::new(rest(ceiling_bytes, 0));
-        // What hashes are multiplied with is the library's choice, not drawn at random: about one
-        // draw in forty puts long runs of a file's records into one shard.
-        let seed = RandomState::new().hash_one(());
-        let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-        Memory::over(ceiling_bytes, Cache::with_hasher(&options, hasher))
+        Memory::over(
+            ceiling_bytes,
+            Cache::with_hasher(&options, hasher(RandomState::new().hash_one(()))),
+        )
     }
 
     /// As [`new`](Memory::new), but what it does follows from the seed and from what it is asked,
     /// on any machine: for simulations.
     pub fn repeatable(ceiling_bytes: u64, seed: u64) -> Arc<Memory> {
-        let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
         let options = arc::Options {
             shards: Some(REPEATABLE_SHARDS),
             ..arc::Options::new(rest(ceiling_bytes, 0))
         };
-        Memory::over(ceiling_bytes, Cache::with_hasher(&options, hasher))
+        Memory::over(ceiling_bytes, Cache::with_hasher(&options, hasher(seed)))
     }
 
     fn over(ceiling_bytes: u64, cache: Records) -> Arc<Memory> {
@@ -337,5 +335,35 @@ impl Drop for ChargedApart {
 impl Drop for Charged<'_> {
     fn drop(&mut self) {
         self.memory.discharge(self.bytes);
+    }
+}
+
+/// The hasher of an ARC. What it multiplies with is the library's choice, not drawn at random: about
+/// one draw in a hundred puts long runs of a file's records into one shard.
+fn hasher(seed: u64) -> SeedableRandomState {
+    SeedableRandomState::with_seed(seed, SharedSeed::global_fixed())
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::ObjectId;
+
+    use super::*;
+
+    /// Of two shards each gets some of every few records.
+    #[test]
+    fn records_of_a_file_lie_in_all_shards_by_turns() {
+        let mut random = storage::Random::new(1);
+        for object in 0..2000 {
+            let (hasher, generation) = (hasher(random.draw()), random.draw());
+            let shard = |number| {
+                let key = Key::record(1, ObjectId(object), generation, number);
+                hasher.hash_one(key) >> 40 & 1
+            };
+            let shards: Vec<u64> = (0..64).map(shard).collect();
+            let runs = shards.chunk_by(|a, b| a == b).map(<[u64]>::len);
+            let longest = runs.max().expect("some");
+            assert!(longest <= 20, "{longest} in a row: {shards:?}");
+        }
     }
 }
