@@ -338,8 +338,8 @@ impl Drop for Charged<'_> {
     }
 }
 
-/// The hasher of an ARC. What it multiplies with is the library's choice, not drawn at random: about
-/// one draw in a hundred puts long runs of a file's records into one shard.
+/// The hasher of an ARC. What it multiplies with is the library's choice, not drawn at random:
+/// about one draw in a hundred puts long runs of a file's records into one shard.
 fn hasher(seed: u64) -> SeedableRandomState {
     SeedableRandomState::with_seed(seed, SharedSeed::global_fixed())
 }
