@@ -59,6 +59,27 @@ struct Shard<K, V> {
     charged: AtomicU64,
 }
 
+/// How often one call has made room.
+#[derive(Debug, Default)]
+struct Rounds {
+    count: usize,
+    /// Those of them, in a row, in which nobody had anything to give.
+    idle: usize,
+    /// What was evicted when the last one began, records.
+    evicted: u64,
+}
+
+impl Rounds {
+    /// Begins another one; `false` if there is no sense in it.
+    fn another(&mut self, evicted: &Evicted) -> bool {
+        let gave = self.count == 0 || evicted.records > self.evicted;
+        self.idle = if gave { 0 } else { self.idle + 1 };
+        self.evicted = evicted.records;
+        self.count += 1;
+        self.count <= ROUNDS_MAX && self.idle < IDLE_ROUNDS_MAX
+    }
+}
+
 /// Bytes that are needed, and the partition to which they will be charged.
 #[derive(Debug, Clone, Copy)]
 struct Need {
@@ -358,12 +379,12 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         }
         let mut arrival = Arrival::default();
         let mut evicted = Evicted::default();
-        let mut idle = 0;
-        for round in 0..ROUNDS_MAX {
+        let mut rounds = Rounds::default();
+        while rounds.another(&evicted) {
             let need = {
                 let mut policy = shard.policy.write();
                 let partition = policy.partition_of(charge.tenant);
-                if round == 0 {
+                if rounds.count == 1 {
                     let limit = self.capacity_bytes().min(self.accounts[partition].capacity());
                     let limit = self.record_cost_max(limit);
                     let checked = Refused::check_size(charge.bytes, self.record_overhead, limit)
@@ -388,12 +409,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             };
             arrival = arrival.delayed();
             let out = &mut |key, value| gone.extend(Some((key, value)));
-            let before = evicted.records;
             self.relieve(need, Holes::Fill, &mut evicted, out);
-            idle = if evicted.records == before { idle + 1 } else { 0 };
-            if idle == IDLE_ROUNDS_MAX {
-                break;
-            }
         }
         let cost = charge.bytes + self.record_overhead;
         Err((self.refuse(hash, &key, Refused::NoRoom { cost }, gone), value))
@@ -409,8 +425,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         }
         let mut evicted = Evicted::default();
         let shard = self.shard(hash);
-        let mut idle = 0;
-        for _ in 0..ROUNDS_MAX {
+        let mut rounds = Rounds::default();
+        while rounds.another(&evicted) {
             let need = {
                 let mut policy = shard.policy.write();
                 let tenant = policy.locate(hash, key).map(|location| location.tenant);
@@ -429,12 +445,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 }
             };
             dead.clear();
-            let before = evicted.records;
             self.relieve(need, Holes::Fill, &mut evicted, &mut |_, _| {});
-            idle = if evicted.records == before { idle + 1 } else { 0 };
-            if idle == IDLE_ROUNDS_MAX {
-                break;
-            }
         }
         let cost = bytes + self.record_overhead;
         Err(self.refuse(hash, key, Refused::NoRoom { cost }, &mut dead))

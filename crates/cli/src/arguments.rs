@@ -442,7 +442,7 @@ pub(crate) enum LogCommand {
     },
     /// Bring what it holds to the origin; mounting does so as well
     Replay {
-        /// Also a log that was noted as empty: another machine wrote it since
+        /// Also a log that looks like an older copy, such as one that another machine has written
         #[arg(long)]
         force: bool,
         /// A pool that is not mounted, its origin, or its log device

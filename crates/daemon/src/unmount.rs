@@ -58,12 +58,13 @@ pub fn unmount(
     let mounts = mounts().map_err(system)?;
     match mounted_at(&mounts, &path) {
         Some(mount) if mount.is_warmfront() => {
-            let mut served = descriptor::load_all(paths)?;
-            served.retain(|found| found.device == mount.device);
+            let served = descriptor::load_all(paths)?;
+            let served = served.into_iter().filter(|found| found.device == mount.device);
             // The number that a killed daemon's mount had may be another one's by now.
             let is_dead = |found: &Descriptor| !Client::new(paths, found.clone()).is_alive();
-            served.sort_by_cached_key(is_dead);
-            match served.into_iter().next() {
+            let dead_and_known = served.map(|found| (is_dead(&found), found));
+            let of_this = dead_and_known.filter(|(dead, found)| !dead || found.mountpoint == path);
+            match of_this.min_by_key(|(dead, _)| *dead).map(|(_, found)| found) {
                 Some(found) => unmount_served(paths, found, lazy, progress),
                 None => clear_dead(without_daemon(mount)),
             }

@@ -7,7 +7,7 @@ use warmfront::HumanSize;
 
 use crate::arguments::LogCommand;
 use crate::failure::{Failure, Result};
-use crate::format::{Form, count, json, print};
+use crate::format::{Form, json, print, things};
 use crate::progress::Progress;
 use crate::table::Table;
 
@@ -88,7 +88,8 @@ fn given_up(discarded: &LogDiscarded) -> String {
     match lost {
         None => {
             let records = records.unwrap_or(0);
-            let (counted, are) = (self::records(records), if records == 1 { "is" } else { "are" });
+            let (counted, are) =
+                (things(records, "record"), if records == 1 { "is" } else { "are" });
             let beyond = beyond.as_ref().map_or(String::new(), |beyond| format!("{beyond}\n"));
             format!("{counted} of the log on {path}{of} {are} given up\n{beyond}")
         }
@@ -106,17 +107,11 @@ fn given_up(discarded: &LogDiscarded) -> String {
     }
 }
 
-/// A number of records, in words.
-fn records(number: u64) -> String {
-    let s = if number == 1 { "" } else { "s" };
-    format!("{} record{s}", count(number))
-}
-
 fn summary(shown: &LogShown) -> String {
     let LogShown { path, records, end, beyond, in_use_by, not_replayed, .. } = shown;
     let path = path.display();
     if let Some(pool) = in_use_by {
-        let records = self::records(*records);
+        let records = things(*records, "record");
         return format!(
             "pool `{pool}` is mounted and writes to the log on {path}, or is about to: {records} \
              that its origin may not have yet, at this moment\n"
@@ -126,7 +121,7 @@ fn summary(shown: &LogShown) -> String {
         0 if beyond.is_none() => {
             format!("the log on {path} holds nothing that the origin does not have\n")
         }
-        count => format!("the log on {path} holds {}; it is {end}\n", self::records(*count)),
+        count => format!("the log on {path} holds {}; it is {end}\n", things(*count, "record")),
     };
     if let Some(beyond) = beyond {
         text.push_str(&format!("{beyond}\n"));

@@ -11,7 +11,7 @@ use crate::arguments::{DeviceRole, PoolCommand};
 use crate::commands::arcstat;
 use crate::commands::{caches as devices, ceiling, floor, log_device, settings, status};
 use crate::failure::{Failure, Result};
-use crate::format::{Form, count, json, print};
+use crate::format::{Form, count, json, print, things};
 use crate::progress::Progress;
 use crate::table::Table;
 
@@ -129,7 +129,7 @@ fn given_up_line(destroyed: &Destroyed) -> String {
              up; look after what was written in the last seconds before the pool ended\n"
         );
     }
-    let records = count(log.records.unwrap_or(0) + log.beyond_records);
+    let records = things(log.records.unwrap_or(0) + log.beyond_records, "record");
     let named: Vec<String> =
         files.iter().take(FILES_TOLD).map(|file| file.display().to_string()).collect();
     let more = match files.len().saturating_sub(FILES_TOLD) {
@@ -140,9 +140,7 @@ fn given_up_line(destroyed: &Destroyed) -> String {
         true => String::new(),
         false => format!(", of {}{more}", named.join(", ")),
     };
-    format!(
-        "given up with its log {path}: {records} records that the origin{origin} may lack{of}\n"
-    )
+    format!("given up with its log {path}: {records} that the origin{origin} may lack{of}\n")
 }
 
 /// The devices that a pool leaves behind, with what to do with them, a line each.
