@@ -27,11 +27,17 @@ const PRESSED_INTERVAL: Duration = Duration::from_secs(1);
 /// For so long after such pressure the ceiling grows only while twice the buffer stays free.
 const WARY: Duration = Duration::from_secs(300);
 
-/// Bytes a second that neighbours are expected to take at most.
+/// Bytes a second that neighbours are expected to take at most. By the next look they have half of
+/// what is left, so that there is time to give back.
 const TAKING_RATE: u64 = 4 << 30;
 /// Bounds of the time between two looks.
 const LOOK_INTERVAL: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(20)..=Duration::from_secs(1);
+    Duration::from_millis(10)..=Duration::from_secs(1);
+/// Least time between two looks while there is nothing to give back. The cache may have something
+/// soon: it takes memory as fast as others.
+const IDLE_INTERVAL: Duration = Duration::from_millis(100);
+/// Time to the next look after one that found clearly less left than the one before.
+const FALLING_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Looks that the memory of low targets keeps apart.
 const LOWS_MAX: usize = 128;
@@ -82,6 +88,9 @@ pub(crate) struct Governor {
     lows: VecDeque<(Duration, u64)>,
     pressed_at: Option<Duration>,
     grown_at: Duration,
+    /// What was left at the last look, and whether that was clearly less than before.
+    left_bytes: u64,
+    is_falling: bool,
 }
 
 impl Setting {
@@ -104,6 +113,8 @@ impl Governor {
             lows: VecDeque::new(),
             pressed_at: None,
             grown_at: Duration::ZERO,
+            left_bytes: 0,
+            is_falling: false,
         };
         governor.ceiling_bytes = governor.target(reading, 1).0;
         governor
@@ -135,6 +146,9 @@ impl Governor {
         }
         let (target, tightest) = self.target(reading, 1);
         let band = tightest.map_or(0, |room| buffer_bytes(room.limit_bytes) / BAND_SHARE);
+        let left_bytes = reading.available_bytes();
+        self.is_falling = left_bytes.saturating_add(band) < self.left_bytes;
+        self.left_bytes = left_bytes;
         let pressed = pressed && reading.rooms.iter().any(is_near);
         let again = self.pressed_at.is_some_and(|at| now < at + PRESSED_INTERVAL);
         let mut goal = target;
@@ -158,19 +172,21 @@ impl Governor {
         self.grow(now, band)
     }
 
-    /// When the next look is due: the sooner the less is left, as long as there is something to
-    /// give back. `None` when nothing is ever to be decided.
+    /// When the next look is due: the sooner the less is left. `None` when nothing is ever to be
+    /// decided.
     pub fn next_look(&self, reading: &Reading) -> Option<Duration> {
         if self.bounds.is_fixed() {
             return None;
         }
         let [least, most] = [*LOOK_INTERVAL.start(), *LOOK_INTERVAL.end()];
-        if self.has_bytes(reading) <= self.bounds.floor_bytes {
-            return Some(most);
+        let has_nothing = self.has_bytes(reading) <= self.bounds.floor_bytes;
+        let least = if has_nothing { IDLE_INTERVAL } else { least };
+        if self.is_falling && !has_nothing {
+            return Some(FALLING_INTERVAL);
         }
         let left = reading.rooms.iter().filter_map(|room| room.available_bytes).min();
-        let lasts = |left| Duration::from_secs_f64(left as f64 / TAKING_RATE as f64);
-        Some(left.map_or(most, |left| lasts(left).clamp(least, most)))
+        let half_lasts = |left| Duration::from_secs_f64(left as f64 / (2 * TAKING_RATE) as f64);
+        Some(left.map_or(most, |left| half_lasts(left).clamp(least, most)))
     }
 
     /// What others leave of the memory, with what the cache has already; `None` when nothing tells,

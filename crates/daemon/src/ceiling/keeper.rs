@@ -23,6 +23,9 @@ const GIVEN_BACK_MAX: Duration = Duration::from_secs(2);
 /// Between two looks whether it has been given back.
 const GIVEN_BACK_INTERVAL: Duration = Duration::from_millis(2);
 
+/// A process may be moved to another control group: they are found again after so long.
+const GROUPS_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Least time between two looks, however often the kernel tells of pressure.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -188,9 +191,15 @@ impl Keeper {
     }
 
     fn watch(&self, mut pressure: Pressure) {
+        run_ahead_of_others();
         let mut pressed = false;
+        let mut groups = self.sources.groups();
+        let mut found_at = Instant::now();
         while !self.stopping.load(Ordering::Acquire) {
-            let time = self.look(&self.sources.read(), pressed);
+            if found_at.elapsed() >= GROUPS_INTERVAL {
+                (groups, found_at) = (self.sources.groups(), Instant::now());
+            }
+            let time = self.look(&self.sources.read_within(&groups), pressed);
             pressed = match self.wait(&mut pressure, time) {
                 Ok(woken) => woken == Woken::Pressure,
                 Err(error) => {
@@ -252,6 +261,14 @@ impl Keeper {
         let mut state = self.state.lock();
         state.pressure_sources = pressure.names();
         state.pressure_notes = pressure.notes().to_vec();
+    }
+}
+
+/// Lets this thread run before others where the system allows it: on a busy machine a look that comes
+/// late finds that the kernel has had to kill.
+fn run_ahead_of_others() {
+    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), -20) {
+        tracing::debug!("the thread that watches the ceiling runs as all others do: {error}");
     }
 }
 

@@ -37,9 +37,14 @@ impl Sources {
 
     /// Looks.
     pub fn read(&self) -> Reading {
+        self.read_within(&self.groups())
+    }
+
+    /// Looks, as a member of these groups. To find them takes more than half of a look.
+    pub(crate) fn read_within(&self, groups: &[Group]) -> Reading {
         let mut notes = Vec::new();
         let mut rooms = Vec::new();
-        for group in self.groups() {
+        for group in groups {
             rooms.extend(group.room(&mut notes));
         }
         rooms.extend(self.machine(&mut notes));

@@ -198,13 +198,19 @@ fn a_given_ceiling_with_a_floor_gives_way_and_comes_all_the_way_back() {
 
 #[test]
 fn looks_come_the_sooner_the_less_is_left() {
-    let world = World::new(32 * GIB, 4 * GIB);
-    let after =
-        |own, others| world.governor.next_look(&reading(32 * GIB, own, others)).expect("it looks");
+    let mut world = World::new(32 * GIB, 4 * GIB);
+    let mut after = |own, others| {
+        let reading = reading(32 * GIB, own, others);
+        world.governor.decide(seconds(1), &reading, false);
+        world.governor.next_look(&reading).expect("it looks")
+    };
     assert_eq!(after(8 * GIB, 8 * GIB), seconds(1));
-    assert_eq!(after(20 * GIB, 10 * GIB), Duration::from_millis(500));
+    assert_eq!(after(20 * GIB, 10 * GIB), FALLING_INTERVAL, "half of it within one look");
+    assert_eq!(after(20 * GIB, 10 * GIB), Duration::from_millis(250));
+    assert_eq!(after(20 * GIB, 12 * GIB), FALLING_INTERVAL);
     assert_eq!(after(20 * GIB, 12 * GIB), *LOOK_INTERVAL.start());
-    assert_eq!(after(0, 32 * GIB), seconds(1), "nothing to give back");
+    assert_eq!(after(0, 32 * GIB), IDLE_INTERVAL, "nothing to give back yet");
+    assert_eq!(after(0, 4 * GIB), seconds(1), "nothing to give back, and room to grow");
 }
 
 #[test]
