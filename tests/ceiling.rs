@@ -1,9 +1,11 @@
 //! The ceiling: how it is given, told and changed, and that it gives way to neighbours.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -126,6 +128,42 @@ fn a_running_mount_takes_all_forms_and_says_what_came_of_it() {
     let figures: Vec<&str> = row.trim().split('\t').map(str::trim).collect();
     assert_eq!(figures.len(), 5, "{row}");
     assert_eq!(figures[1], (16 * MIB).to_string());
+    mount.unmount();
+}
+
+/// 64 readers and 64 writers of 1 MiB at a time: what their requests hold is part of the ceiling.
+#[test]
+fn many_large_requests_at_once_stay_below_the_ceiling() {
+    require!(Requirement::Fuse);
+    let ceiling = 64 * MIB;
+    let mut mount = Mount::builder().argument("--arc-max=64M").start();
+    for number in 0..64 {
+        hole(&mount.origin().join(format!("file-{number}")), 16 * MIB);
+    }
+    let daemon = mount.daemon_id();
+    let done = AtomicUsize::new(0);
+    let highest = thread::scope(|scope| {
+        for number in 0..64 {
+            let (path, done) = (mount.path(), &done);
+            scope.spawn(move || {
+                let read = read_all(&path.join(format!("file-{number}")));
+                let mut file = File::create(path.join(format!("new-{number}"))).expect("a file");
+                for _ in 0..4 {
+                    file.write_all(&vec![1; MIB as usize]).expect("it is written");
+                }
+                assert_eq!(read, 16 * MIB);
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        let mut highest = 0;
+        while done.load(Ordering::Relaxed) < 64 {
+            highest = highest.max(resident_bytes(daemon));
+            thread::sleep(Duration::from_millis(10));
+        }
+        highest
+    });
+    assert!(highest > ceiling / 2, "{highest} bytes: the cache was hardly used");
+    assert!(highest <= ceiling + 32 * MIB, "{} MiB were resident", highest / MIB);
     mount.unmount();
 }
 

@@ -1,5 +1,8 @@
 use crate::abi::{InHeader, WriteIn};
 
+/// Most bytes of data in one READ or WRITE: 256 pages, as many as the kernel allows by default.
+pub const REQUEST_BYTES_MAX: usize = 1 << 20;
+
 /// Size of a memory page; larger ones do no harm.
 const PAGE: usize = 4096;
 /// What stands before the data of a WRITE.

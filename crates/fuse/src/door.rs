@@ -23,6 +23,7 @@ use crate::abi::{
     Attr, CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, Kstatfs, LseekIn, MkdirIn, MknodIn,
     OpenIn, ROOT_ID, ReadIn, ReleaseIn, SetattrIn, Statx, StatxIn, WriteIn,
 };
+use crate::buffer::REQUEST_BYTES_MAX;
 use crate::caller::{CallerState, caller_state};
 use crate::directory::{DirectoryBuffer, Name};
 use crate::errno::errno;
@@ -46,6 +47,12 @@ const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 /// `.` and `..` come before the names of a listing.
 const DOTS: u64 = 2;
+
+/// Part of the ceiling, as its divisor, that one request takes at most: those of all threads
+/// together then take a quarter. A small ceiling means smaller requests.
+const REQUEST_SHARE: u64 = 512;
+/// Bounds of a request's data in bytes.
+const REQUEST_BYTES: std::ops::RangeInclusive<u64> = 128 << 10..=REQUEST_BYTES_MAX as u64;
 
 /// The door from the kernel to a pool: turns requests into the pool's calls.
 ///
@@ -217,7 +224,10 @@ impl Filesystem for Door {
             // time of the last change does so while writes are under way, reads again what they
             // have not changed yet, and keeps it.
             | InitFlags::EXPLICIT_INVAL_DATA;
-        Settings { flags, ..Settings::default() }
+        let share = self.pool.memory().ceiling_bytes() / REQUEST_SHARE;
+        let bytes = share.clamp(*REQUEST_BYTES.start(), *REQUEST_BYTES.end());
+        let request_bytes_max = usize::try_from(bytes).unwrap_or(REQUEST_BYTES_MAX);
+        Settings { flags, request_bytes_max, ..Settings::default() }
     }
 
     fn lookup(&self, call: &Call, name: &OsStr) -> Result<Entry> {
@@ -363,17 +373,19 @@ impl Filesystem for Door {
             return reply.error(Errno::BADF);
         };
         let length = arguments.size as usize;
-        match file.read_cached(arguments.offset, length) {
-            Some(pieces) => reply.data(pieces.slices()),
-            None => match block_on(file.read(arguments.offset, length)) {
-                Ok(pieces) => reply.data(pieces.slices()),
-                Err(error) => reply.error(errno(error)),
-            },
+        let read = file.read_cached(arguments.offset, length);
+        match read.map_or_else(|| block_on(file.read(arguments.offset, length)), Ok) {
+            Ok(pieces) => {
+                let _charged = self.pool.memory().charge_request(pieces.held_bytes());
+                reply.data(pieces.slices());
+            }
+            Err(error) => reply.error(errno(error)),
         }
     }
 
     fn write(&self, call: &Call, arguments: &WriteIn, data: &[u8], stay: &Stay<'_>) -> Result<u32> {
         let file = self.file(arguments.fh)?;
+        let _charged = self.pool.memory().charge_request(data.len() as u64);
         let flags = WriteFlags::from_bits_retain(arguments.write_flags);
         if flags.contains(WriteFlags::KILL_SUIDGID) {
             self.clear_set_id(file.object(), Some(&file))?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::abi::*;
+use crate::buffer::REQUEST_BYTES_MAX;
 use crate::directory::DirectoryBuffer;
 use crate::flags::{InitFlags, OpenFlags};
 use crate::interrupt::Interrupt;
@@ -49,6 +50,8 @@ pub struct Settings {
     /// Most requests that the kernel sends without anybody waiting (read-ahead, `O_DIRECT` in
     /// the background).
     pub background_max: u16,
+    /// Most bytes of data in one READ or WRITE, at most [`REQUEST_BYTES_MAX`].
+    pub request_bytes_max: usize,
     /// Resolution of times in nanoseconds.
     pub time_granularity_ns: u32,
 }
@@ -62,6 +65,7 @@ impl Default for Settings {
                 | InitFlags::ASYNC_DIO,
             readahead_bytes_max: 1 << 20,
             background_max: 64,
+            request_bytes_max: REQUEST_BYTES_MAX,
             time_granularity_ns: 1,
         }
     }

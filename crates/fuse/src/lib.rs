@@ -59,6 +59,7 @@ mod watch;
 
 pub mod abi;
 
+pub use buffer::REQUEST_BYTES_MAX;
 pub use crew::Crewing;
 pub use device::DEVICE;
 pub use directory::{DirectoryBuffer, Name};
@@ -70,5 +71,5 @@ pub use mount::{Mount, MountError, MountOptions, UnmountError, is_disconnected, 
 pub use notify::Notifier;
 pub use reply::{PIECES_MAX, ReadReply};
 pub use request::{Malformed, Operation, header, operation};
-pub use session::{REQUEST_BYTES_MAX, Session, SessionError};
+pub use session::{Session, SessionError};
 pub use watch::Stay;

@@ -14,8 +14,8 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
+use crate::buffer::REQUEST_BYTES_MAX;
 use crate::device;
-use crate::session::REQUEST_BYTES_MAX;
 
 /// What the kernel shows after `fuse.` as the type of the mount.
 const SUBTYPE: &str = "warmfront";

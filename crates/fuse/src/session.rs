@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, InitOut};
-use crate::buffer::RequestBuffer;
+use crate::buffer::{REQUEST_BYTES_MAX, RequestBuffer};
 use crate::crew::{Crew, Crewing};
 use crate::device;
 use crate::dispatch::{Context, dispatch};
@@ -20,9 +20,6 @@ use crate::reply::send;
 use crate::request::{self, Malformed, Operation};
 use crate::unheard::Unheard;
 use crate::watch::{Desk, Watch};
-
-/// Most bytes of data in one READ or WRITE: 256 pages, as many as the kernel allows by default.
-pub const REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// A thread of a large crew gives the memory of a request longer than this back at once, since
 /// many of them would hold much that they may never need again.
@@ -198,6 +195,7 @@ fn shake_hands<F: Filesystem>(
 
 fn init_reply(kernel: &Kernel, settings: &Settings, flags: InitFlags) -> InitOut {
     let page = rustix::param::page_size();
+    let request_bytes_max = settings.request_bytes_max.clamp(page, REQUEST_BYTES_MAX);
     // The kernel marks requests as congested at three quarters, as libfuse has it.
     let congestion_threshold = settings.background_max - settings.background_max / 4;
     InitOut {
@@ -208,9 +206,9 @@ fn init_reply(kernel: &Kernel, settings: &Settings, flags: InitFlags) -> InitOut
         flags2: low(flags.bits() >> 32),
         max_background: settings.background_max,
         congestion_threshold,
-        max_write: low(REQUEST_BYTES_MAX as u64),
+        max_write: low(request_bytes_max as u64),
         time_gran: settings.time_granularity_ns,
-        max_pages: u16::try_from(REQUEST_BYTES_MAX / page).unwrap_or(u16::MAX),
+        max_pages: u16::try_from(request_bytes_max / page).unwrap_or(u16::MAX),
         ..InitOut::default()
     }
 }

@@ -81,7 +81,7 @@ pub use directory::OpenDirectory;
 pub use error::{EngineError, Result};
 pub use file::{KernelCache, OpenFile};
 pub use lookup::{Attributed, Found};
-pub use memory::Memory;
+pub use memory::{Charged, Memory};
 pub use patience::{Endless, Patience, Waiting};
 pub use pool::{Invalidation, Pool, PoolOptions};
 pub use prime::{PrimeProgress, PrimeReport, PrimeRequest};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc::{Arena, Cache, Charge, Class, Kind, Location, PolicyKind, Queue, SettingStatistics};
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::answer::Cached;
 use crate::datasets;
@@ -32,6 +32,10 @@ const KEPT_SHARE: u64 = 64;
 const KEPT_BYTES: std::ops::RangeInclusive<u64> = 2 << 20..=32 << 20;
 /// By how much the ceiling has to fall for the general allocator to be asked for what it keeps.
 const TRIM_BYTES_MIN: u64 = 16 << 20;
+
+/// What one request may hold without being charged. All requests together then hold no more than
+/// the process may take beyond the ceiling.
+const HELD_BYTES_FREE: u64 = 128 << 10;
 
 /// All that is cached. Its hashes follow from a seed.
 pub(crate) type Records = Cache<Key, Cached, SeedableRandomState>;
@@ -69,7 +73,7 @@ pub struct Memory {
 
 /// Bytes charged to the ceiling for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Charged<'a> {
+pub struct Charged<'a> {
     memory: &'a Memory,
     bytes: u64,
 }
@@ -216,6 +220,13 @@ impl Memory {
         Charged { memory: self, bytes }
     }
 
+    /// Charges what a large request holds while it is answered, until the result is dropped: data
+    /// that was sent to be written, or records that the cache may evict before they have been
+    /// copied. `None` for a small one.
+    pub fn charge_request(&self, held_bytes: u64) -> Option<Charged<'_>> {
+        (held_bytes > HELD_BYTES_FREE).then(|| self.charge(held_bytes))
+    }
+
     /// As [`charge`](Memory::charge), for what outlives the borrow.
     pub(crate) fn charge_apart(self: &Arc<Self>, bytes: u64) -> ChargedApart {
         self.charge_for_good(bytes);
@@ -225,22 +236,24 @@ impl Memory {
     /// Charges `bytes` until [`discharge`](Memory::discharge) gives them back.
     pub(crate) fn charge_for_good(&self, bytes: u64) {
         self.charged_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.resize();
+        // Many that go on while another makes room for the first of them would be too much.
+        let waits = bytes >= HELD_BYTES_FREE;
+        self.resize(waits.then(|| self.resized_at_bytes.lock()));
     }
 
     /// Gives back bytes that were charged for good.
     pub(crate) fn discharge(&self, bytes: u64) {
         let before = self.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "more memory given back than was charged");
-        self.resize();
+        self.resize(None);
     }
 
-    /// Lets the cache follow the other charges.
-    fn resize(&self) {
-        let charged = self.charged_bytes();
-        let Some(mut resized_at) = self.resized_at_bytes.try_lock() else {
+    /// Lets the cache follow the other charges; unless its capacity is locked by somebody else.
+    fn resize(&self, locked: Option<MutexGuard<'_, u64>>) {
+        let Some(mut resized_at) = locked.or_else(|| self.resized_at_bytes.try_lock()) else {
             return;
         };
+        let charged = self.charged_bytes();
         if charged.abs_diff(*resized_at) >= STEP_BYTES {
             *resized_at = charged;
             self.cache.set_capacity(rest(self.ceiling_bytes(), charged));
@@ -329,6 +342,14 @@ pub(crate) struct ChargedApart {
 impl Drop for ChargedApart {
     fn drop(&mut self) {
         self.memory.discharge(self.bytes);
+    }
+}
+
+impl Charged<'_> {
+    /// Gives back a part of it.
+    pub(crate) fn give_back(&mut self, bytes: u64) {
+        self.bytes = self.bytes.checked_sub(bytes).expect("no more than was charged");
+        self.memory.discharge(bytes);
     }
 }
 

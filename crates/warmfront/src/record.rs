@@ -156,6 +156,11 @@ impl Pieces {
         self.length == 0
     }
 
+    /// Bytes of the records that these pieces keep in memory, evicted or not.
+    pub fn held_bytes(&self) -> u64 {
+        self.pieces.iter().map(|(record, _)| record.charged_bytes() as u64).sum()
+    }
+
     /// The bytes, piece by piece.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces
