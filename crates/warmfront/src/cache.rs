@@ -57,6 +57,7 @@ use smallvec::SmallVec;
 use storage::Clock;
 
 use crate::flight::Flights;
+use crate::heap;
 use departure::Listener;
 use statistics::Counters;
 
@@ -330,7 +331,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// Changes the bound while the cache is in use, and returns the bytes of values that were
     /// evicted for it. When it returns, the cache holds no more than `capacity_bytes`, and has
-    /// dropped what it held beyond; memory comes free unless callers still hold clones.
+    /// dropped what it held beyond. Memory comes free unless callers still hold clones, and after
+    /// much has gone glibc's allocator is asked to give it back to the system; other allocators
+    /// do as they are set up.
     ///
     /// Zero is allowed: then nothing is kept until the bound is raised.
     ///
@@ -348,7 +351,11 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// ```
     pub fn resize(&self, capacity_bytes: u64) -> u64 {
         let gone = |key, value| drop(self.depart(|| key, value, Reason::Evicted));
-        self.records.set_capacity_with(capacity_bytes, gone).bytes
+        let bytes = self.records.set_capacity_with(capacity_bytes, gone).bytes;
+        if bytes >= heap::TRIM_BYTES_MIN {
+            heap::trim();
+        }
+        bytes
     }
 
     /// Recounts everything that the cache keeps sums of. Slow; for tests of programs that suspect

@@ -30,8 +30,6 @@ const PASSING_READERS: u64 = 4;
 const KEPT_SHARE: u64 = 64;
 /// Bounds of that part, in bytes.
 const KEPT_BYTES: std::ops::RangeInclusive<u64> = 2 << 20..=32 << 20;
-/// By how much the ceiling has to fall for the general allocator to be asked for what it keeps.
-const TRIM_BYTES_MIN: u64 = 16 << 20;
 
 /// What one request may hold without being charged. All requests together then hold no more than
 /// the process may take beyond the ceiling.
@@ -142,7 +140,7 @@ impl Memory {
         drop((shares, resized_at, held));
         self.arena.set_kept_bytes_max(kept_bytes_max(ceiling_bytes) as usize);
         let highest = self.trimmed_at_bytes.fetch_max(ceiling_bytes, Ordering::Relaxed);
-        if highest.saturating_sub(ceiling_bytes) >= TRIM_BYTES_MIN {
+        if highest.saturating_sub(ceiling_bytes) >= heap::TRIM_BYTES_MIN {
             heap::trim();
             self.trimmed_at_bytes.store(ceiling_bytes, Ordering::Relaxed);
         }

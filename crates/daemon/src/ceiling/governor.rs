@@ -47,6 +47,8 @@ const LOWS_MAX: usize = 128;
 pub(crate) enum Reason {
     /// An operator asked for it.
     Asked,
+    /// What bounds the memory of this process was changed.
+    Limit,
     /// Less than the safety buffer was left.
     Short {
         /// Of what.
@@ -130,13 +132,13 @@ impl Governor {
         self.bounds
     }
 
-    /// What an operator asks for instead, from now on.
-    pub fn set_bounds(&mut self, bounds: Bounds, reading: &Reading) -> Change {
+    /// Between what it moves from now on.
+    pub fn set_bounds(&mut self, bounds: Bounds, reading: &Reading, reason: Reason) -> Change {
         let from_bytes = self.ceiling_bytes;
         let now = self.grown_at;
         *self = Governor::new(bounds, reading);
         self.grown_at = now;
-        Change { from_bytes, to_bytes: self.ceiling_bytes, reason: Reason::Asked }
+        Change { from_bytes, to_bytes: self.ceiling_bytes, reason }
     }
 
     /// What to do after a look, which was due or, if `pressed`, which the kernel asked for.
@@ -281,6 +283,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Asked => formatter.write_str("set by an operator"),
+            Reason::Limit => formatter.write_str("the memory that there may be was changed"),
             Reason::Short { source } => {
                 write!(formatter, "less than the safety buffer was left of {source}")
             }

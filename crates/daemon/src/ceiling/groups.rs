@@ -74,6 +74,13 @@ fn of_line(line: &str, mounts: &[MountEntry], root: &Path) -> Vec<Group> {
         .collect()
 }
 
+/// The group that a line of `/proc/PID/cgroup` names, if it may limit memory and is not the top.
+pub(crate) fn below_the_top(line: &str) -> Option<&str> {
+    let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+    let memory = controllers.is_empty() || controllers.split(',').any(|name| name == "memory");
+    (memory && group != "/").then_some(group)
+}
+
 /// An absolute path seen from another root.
 pub(crate) fn rooted(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))

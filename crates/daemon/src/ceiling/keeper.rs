@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use warmfront::{HumanSize, Memory, Reserves};
 
-use crate::ceiling::governor::{Change, Governor, buffer_bytes};
+use crate::ceiling::governor::{Change, Governor, Reason, buffer_bytes};
 use crate::ceiling::pressure::{Pressure, Woken, bell, ring};
 use crate::ceiling::reading::Reading;
 use crate::ceiling::setting::{CeilingError, Setting};
@@ -114,7 +114,7 @@ impl Keeper {
         let mut state = self.state.lock();
         let setting = Setting { arc_min: setting.arc_min.or(state.setting.arc_min), ..setting };
         let bounds = setting.bounds(&reading.memory())?;
-        let change = state.governor.set_bounds(bounds, &reading);
+        let change = state.governor.set_bounds(bounds, &reading, Reason::Asked);
         self.memory.set_ceiling_bytes_max(bounds.most_bytes);
         state.setting = setting;
         let (before_bytes, bytes) = (change.from_bytes, change.to_bytes);
@@ -197,7 +197,12 @@ impl Keeper {
         let mut found_at = Instant::now();
         while !self.stopping.load(Ordering::Acquire) {
             if found_at.elapsed() >= GROUPS_INTERVAL {
-                (groups, found_at) = (self.sources.groups(), Instant::now());
+                let before = std::mem::replace(&mut groups, self.sources.groups());
+                if groups != before {
+                    pressure = Pressure::probe(&self.sources);
+                    self.tell(&pressure);
+                }
+                found_at = Instant::now();
             }
             let time = self.look(&self.sources.read_within(&groups), pressed);
             pressed = match self.wait(&mut pressure, time) {
@@ -226,10 +231,21 @@ impl Keeper {
     /// Does what a look asks for, and says when the next one is due.
     fn look(&self, reading: &Reading, pressed: bool) -> Option<Duration> {
         let mut state = self.state.lock();
+        let bounds = state.setting.bounds(&reading.memory());
+        // A limit that cannot be read is not one that has gone.
+        if reading.notes.is_empty()
+            && let Ok(bounds) = bounds
+            && bounds != state.governor.bounds()
+        {
+            let change = state.governor.set_bounds(bounds, reading, Reason::Limit);
+            self.memory.set_ceiling_bytes_max(bounds.most_bytes);
+            self.carry_out(&mut state, change);
+        }
         if let Some(change) = state.governor.decide(self.started.elapsed(), reading, pressed) {
             self.carry_out(&mut state, change);
         }
-        state.governor.next_look(reading)
+        let next = state.governor.next_look(reading);
+        next.or_else(|| state.setting.follows_memory().then_some(GROUPS_INTERVAL))
     }
 
     fn carry_out(&self, state: &mut MutexGuard<'_, State>, change: Change) {
@@ -379,6 +395,36 @@ mod tests {
         assert_eq!(told("auto", 18), "");
         assert!(told("24G", 22).contains("floor of 22G"));
         assert_eq!(told("22G", 22), "", "it does not move");
+    }
+
+    #[test]
+    fn the_ceiling_follows_a_limit_that_is_changed() {
+        let root = tempfile::tempdir().expect("a directory");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("below the root")).expect("a directory");
+            std::fs::write(path, text).expect("written");
+        };
+        write("proc/meminfo", "MemTotal: 33554432 kB\nMemAvailable: 19922944 kB\n");
+        write("proc/self/cgroup", "0::/a\n");
+        write("proc/self/mountinfo", "30 1 0:40 / /groups rw - cgroup2 cgroup2 rw\n");
+        write("groups/a/memory.current", "0\n");
+        write("groups/a/memory.stat", "");
+        let limit = |mib: u64| write("groups/a/memory.max", &format!("{}\n", mib << 20));
+        for (arc_max, with_200, with_1000) in [("auto", 150, 936), ("90%", 180, 900)] {
+            limit(200);
+            let setting = Setting { arc_max: arc_max.parse().expect("a ceiling"), arc_min: None };
+            let keeper = Keeper::new(Sources::below(root.path()), setting).expect("a keeper");
+            let looks = || keeper.look(&keeper.sources.read(), false).expect("it looks again");
+            assert_eq!(keeper.memory().ceiling_bytes(), with_200 << 20, "{arc_max}");
+            for (mib, ceiling) in [(1000, with_1000), (200, with_200)] {
+                limit(mib);
+                assert!(looks() <= Duration::from_secs(1));
+                assert_eq!(keeper.memory().ceiling_bytes(), ceiling << 20, "{arc_max} of {mib}M");
+                let last = keeper.status().last_change.expect("it was changed");
+                assert!(last.reason.contains("memory that there may be"), "{}", last.reason);
+            }
+        }
     }
 
     #[test]

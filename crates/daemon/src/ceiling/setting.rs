@@ -55,7 +55,7 @@ pub struct Bounds {
 pub enum CeilingError {
     /// It leaves no room to work.
     #[error(
-        "a ceiling of {} is too small; give at least {}", HumanSize(*.0),
+        "a ceiling of {} is too small; give at least {}", ExactSize(*.0),
         HumanSize(CEILING_BYTES_MIN)
     )]
     TooSmall(u64),
@@ -127,6 +127,17 @@ impl Setting {
             return Err(CeilingError::FloorAboveCeiling { floor_bytes, most_bytes });
         }
         Ok(Bounds { floor_bytes, most_bytes })
+    }
+}
+
+impl Setting {
+    /// Whether its bounds are others where there is more or less memory.
+    pub fn follows_memory(&self) -> bool {
+        let is_share = |size: &Size| matches!(size, Size::Percent(_));
+        match &self.arc_max {
+            ArcMax::Auto => true,
+            ArcMax::Size(size) => is_share(size) || self.arc_min.as_ref().is_some_and(is_share),
+        }
     }
 }
 

@@ -47,8 +47,22 @@ impl Sources {
         for group in groups {
             rooms.extend(group.room(&mut notes));
         }
+        if groups.is_empty() {
+            notes.extend(self.hidden_group());
+        }
         rooms.extend(self.machine(&mut notes));
         Reading { rooms, own_bytes: self.own_bytes(), notes }
+    }
+
+    /// Says so when this process is in a control group for memory that cannot be seen from here.
+    fn hidden_group(&self) -> Option<String> {
+        let text = fs::read_to_string(self.path("/proc/self/cgroup")).unwrap_or_default();
+        let group = text.lines().find_map(groups::below_the_top)?;
+        Some(format!(
+            "the control group {group} may limit memory, but the tree of groups is not mounted \
+             here; what the machine has counts instead: mount it (below /sys/fs/cgroup), or give a \
+             ceiling in bytes"
+        ))
     }
 
     fn machine(&self, notes: &mut Vec<String>) -> Option<Room> {

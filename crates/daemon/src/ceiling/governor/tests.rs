@@ -187,7 +187,8 @@ fn what_is_given_never_moves() {
 fn a_given_ceiling_with_a_floor_gives_way_and_comes_all_the_way_back() {
     let mut world = World::new(32 * GIB, 4 * GIB);
     let bounds = Bounds { floor_bytes: GIB, most_bytes: 8 * GIB };
-    let asked = world.governor.set_bounds(bounds, &reading(32 * GIB, 26 * GIB, 4 * GIB));
+    let asked =
+        world.governor.set_bounds(bounds, &reading(32 * GIB, 26 * GIB, 4 * GIB), Reason::Asked);
     assert_eq!((asked.to_bytes, asked.reason), (8 * GIB, Reason::Asked));
     world.own_bytes = 8 * GIB;
     world.run(seconds(5), |_| 28 * GIB);

@@ -92,6 +92,18 @@ fn a_missing_limit_is_told_with_what_counts_instead() {
 }
 
 #[test]
+fn a_tree_of_groups_that_is_not_mounted_is_told() {
+    let (root, sources) = machine(&[("/proc/self/cgroup", "2:memory:/c\n1:cpu:/d\n")]);
+    fs::write(root.path().join("proc/self/mountinfo"), "").expect("a file");
+    let reading = sources.read();
+    assert_eq!(reading.memory().source, LimitSource::Machine);
+    let [note] = reading.notes.as_slice() else { panic!("one note: {:?}", reading.notes) };
+    assert!(note.contains("group /c") && note.contains("not mounted"), "{note}");
+    fs::write(root.path().join("proc/self/cgroup"), "2:memory:/\n1:cpu:/d\n").expect("a file");
+    assert_eq!(sources.read().notes, Vec::<String>::new());
+}
+
+#[test]
 fn what_is_no_number_or_not_readable_is_told() {
     let (root, sources) = machine(&[
         ("/proc/self/cgroup", "2:memory:/c\n"),
