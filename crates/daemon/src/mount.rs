@@ -14,11 +14,11 @@ use storage::{
     SlowOrigin, ThreadPool,
 };
 
-use warmfront::{DatasetError, DatasetTree, Datasets, EngineError, HumanSize, Pool, PoolOptions};
+use warmfront::{DatasetError, DatasetTree, Datasets, EngineError, Pool, PoolOptions};
 use zil::Log;
 
 use crate::caches::{CacheSettings, KnownAs, Shelf};
-use crate::ceiling::{ArcMax, Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
+use crate::ceiling::{Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
 use crate::change::pool_name_from;
 use crate::checks::Places;
 use crate::control_group::missing_groups;
@@ -45,9 +45,6 @@ const SPAWN_THREADS: usize = 16;
 
 /// Names that are tried for a pool without settings.
 const NAMES_MAX: u32 = 1000;
-
-/// Share of the memory above which a ceiling is warned of, in percent.
-const CEILING_PERCENT_WARN: u64 = 80;
 
 fn system(action: &'static str) -> impl FnOnce(io::Error) -> MountError {
     move |error| MountError::System { action, error }
@@ -397,19 +394,6 @@ impl Prepared {
 
     fn warnings(&self, capabilities: Capabilities) -> Vec<String> {
         let mut warnings = Vec::new();
-        let limit = memory_limit();
-        let share = limit.bytes / 100 * CEILING_PERCENT_WARN;
-        if let Ok(bounds) = self.ceiling.bounds(&limit)
-            && self.ceiling.arc_max != ArcMax::Auto
-            && (1..bounds.floor_bytes).contains(&share)
-        {
-            warnings.push(format!(
-                "the ceiling of {} leaves little of the {} of memory to others; lower --arc-max, \
-                 or let it be auto",
-                HumanSize(bounds.floor_bytes),
-                HumanSize(limit.bytes)
-            ));
-        }
         if !capabilities.contains(Capabilities::DIRECT) {
             warnings.push(format!(
                 "the file system of {} cannot be read around the kernel's page cache, so the \

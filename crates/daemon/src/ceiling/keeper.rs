@@ -10,10 +10,13 @@ use warmfront::{HumanSize, Memory, Reserves};
 
 use crate::ceiling::governor::{Change, Governor, Reason, buffer_bytes};
 use crate::ceiling::pressure::{Pressure, Woken, bell, ring};
-use crate::ceiling::reading::Reading;
-use crate::ceiling::setting::{CeilingError, Setting};
+use crate::ceiling::reading::{MemoryLimit, Reading};
+use crate::ceiling::setting::{ArcMax, Bounds, CeilingError, Setting};
 use crate::ceiling::sources::Sources;
 use crate::protocol::{CeilingChange, CeilingSet, CeilingStatus};
+
+/// Share of the memory above which a ceiling is warned of, in percent.
+const CEILING_PERCENT_WARN: u64 = 80;
 
 /// What the process may take beyond the ceiling: its code, stacks and buffers of requests.
 const PROCESS_BYTES_MAX: u64 = 32 << 20;
@@ -173,8 +176,12 @@ impl Keeper {
     /// What is to be told of the ceiling as it was asked for.
     pub fn notes(&self) -> Vec<String> {
         let reading = self.sources.read();
-        let floor = floor_note(&self.state.lock().governor, &reading);
-        self.reserves_note().into_iter().chain(floor).collect()
+        let state = self.state.lock();
+        let bounds = state.governor.bounds();
+        let for_all = for_all_note(&state.setting, bounds, &reading.memory());
+        let floor = floor_note(&state.governor, &reading);
+        drop(state);
+        for_all.into_iter().chain(self.reserves_note()).chain(floor).collect()
     }
 
     /// Says so when the ceiling is too small for what datasets have reserved.
@@ -288,6 +295,20 @@ fn run_ahead_of_others() {
     }
 }
 
+/// Says so when a ceiling that does not move leaves little to others.
+fn for_all_note(setting: &Setting, bounds: Bounds, memory: &MemoryLimit) -> Option<String> {
+    let share = memory.bytes / 100 * CEILING_PERCENT_WARN;
+    let takes_all = setting.arc_max != ArcMax::Auto && (1..bounds.floor_bytes).contains(&share);
+    takes_all.then(|| {
+        format!(
+            "the ceiling of {} leaves little of the {} of memory to others; lower --arc-max, or \
+             let it be auto",
+            HumanSize(bounds.floor_bytes),
+            HumanSize(memory.bytes)
+        )
+    })
+}
+
 /// Says so when a ceiling that moves cannot go down to what others leave.
 fn floor_note(governor: &Governor, reading: &Reading) -> Option<String> {
     let floor_bytes = governor.bounds().floor_bytes;
@@ -335,7 +356,6 @@ mod tests {
     use warmfront::Size;
 
     use super::*;
-    use crate::ceiling::setting::ArcMax;
 
     fn setting(bytes: u64) -> Setting {
         Setting { arc_max: ArcMax::Size(Size::Bytes(bytes)), arc_min: None }
@@ -395,6 +415,15 @@ mod tests {
         assert_eq!(told("auto", 18), "");
         assert!(told("24G", 22).contains("floor of 22G"));
         assert_eq!(told("22G", 22), "", "it does not move");
+    }
+
+    #[test]
+    fn a_ceiling_that_leaves_little_is_told() {
+        let keeper = Keeper::new(Sources::system(), setting(64 << 20)).expect("a keeper");
+        assert_eq!(keeper.notes(), Vec::<String>::new());
+        let all = Setting { arc_max: "100%".parse().expect("a ceiling"), arc_min: None };
+        let notes = keeper.set(all).expect("a ceiling").notes;
+        assert!(notes[0].contains("leaves little") && notes[0].contains("--arc-max"), "{notes:?}");
     }
 
     #[test]
