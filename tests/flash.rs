@@ -643,6 +643,68 @@ fn the_figures_of_datasets_and_devices_add_up() {
     assert_eq!(stored, status["counters"]["l2_asize"].as_u64().expect("a size"));
 }
 
+#[test]
+fn what_another_mount_of_the_origin_has_changed_is_seen_after_a_restart() {
+    require!(Requirement::Fuse);
+    let directory = test_directory();
+    let warmfront = Warmfront::new();
+    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
+    for name in ["slow", "slow/deep", "elsewhere", "fast"] {
+        fs::create_dir(directory.path().join(name)).expect("a directory");
+    }
+    let (origin, top) = (directory.path().join("slow"), directory.path().join("fast"));
+    fill(&origin.join("data"), 1, 4 * MIB);
+    fs::write(origin.join("deep/note"), "one").expect("written");
+    let create = ["pool", "create", "tank", &path("slow"), "--cache", &path("cache:64M")];
+    warmfront.run(create);
+    warmfront.run(["set", "coherence=exclusive", "tank"]);
+    let mount = |origin: &str| warmfront.run(["mount", origin, &path("fast"), "--arc-max=64M"]);
+    let unmount = || warmfront.run(["unmount", &path("fast")]);
+    let read = |name: &str| fs::read(top.join(name)).ok();
+    let look = || ["data", "deep/note", "deep/new", "moved"].map(read);
+    mount("tank");
+    let mut found = look();
+    let fed = || warmfront_tests::counter(&warmfront.status(&top), "l2_records") >= 32;
+    assert!(wait_until(PATIENCE, fed), "it is on flash");
+    unmount();
+    // Before the origin itself, and before a part of it.
+    for (round, part) in ["slow", "slow/deep"].into_iter().enumerate() {
+        mount(&path(part));
+        let below = |name: &str| top.join(name.strip_prefix("deep/").unwrap_or(name));
+        let seen = |name: &str| if part == "slow" { top.join(name) } else { below(name) };
+        fs::write(seen("deep/note"), format!("two {round}")).expect("written");
+        fs::write(seen("deep/new"), format!("new {round}")).expect("written");
+        if part == "slow" {
+            fs::rename(top.join("data"), top.join("moved")).expect("renamed");
+            fill(&top.join("data"), 2, 4 * MIB);
+        }
+        unmount();
+        mount("tank");
+        let now = look();
+        let there = ["data", "deep/note", "deep/new", "moved"];
+        let there = there.map(|name| fs::read(origin.join(name)).ok());
+        assert!(now == there && now != found, "{part}: {:?}", (&now[1..3], &there[1..3]));
+        found = now;
+        unmount();
+    }
+    // One that only reads takes nothing from it.
+    warmfront.run(["mount", &path("slow"), &path("fast"), "--arc-max=64M", "--read-only"]);
+    unmount();
+    mount("tank");
+    assert!(look() == found);
+    let calls = warmfront_tests::origin_calls(&warmfront.status(&top));
+    assert!(calls <= 5, "{calls} calls to the origin");
+    unmount();
+    // Nor is anything believed of what the settings name no longer.
+    let file = warmfront.config_directory().join("tank.toml");
+    let settings = fs::read_to_string(&file).expect("a settings file");
+    fs::write(&file, settings.replace(&path("slow"), &path("elsewhere"))).expect("written");
+    mount("tank");
+    assert!(look().iter().all(Option::is_none), "{:?}", &look()[1..3]);
+    assert_eq!(fs::read_dir(&top).expect("a directory").count(), 0);
+    unmount();
+}
+
 /// The names below `top`, and the bytes of all files.
 fn walk(top: &Path) -> (usize, u64) {
     let mut sum = (0, 0);

@@ -32,6 +32,7 @@ mod logging;
 mod logs;
 mod mount;
 mod mountinfo;
+mod origin_note;
 mod origin_place;
 mod paths;
 mod pool_file;

@@ -210,13 +210,21 @@ impl Prepared {
             KeeperError::Ceiling(error) => MountError::Ceiling(error),
             KeeperError::System(error) => system("watch the memory")(error),
         })?;
+        let known_as = self.known_as();
+        let snapshots = SnapshotFiles::new(&known_as.state_path);
+        let note = self.places.note();
+        if !self.read_only {
+            // A log may hold what changes the origin.
+            let (states, own) = (self.paths.state_directory(), Some(&*known_as.state_path));
+            SnapshotFiles::distrust_all(states, &note, own)
+                .map_err(system("note that the origin may change"))?;
+        }
+        snapshots.begin(&note);
         let early_stop = EarlyStop::watch().map_err(system("watch signals"))?;
         let (desk, intent_log, replayed) = self.intent_log(&*origin, tell)?;
         drop(early_stop);
         let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
-        let known_as = self.known_as();
         let most_bytes = keeper.status().most_bytes;
-        let snapshots = SnapshotFiles::new(&known_as.state_path);
         let tops = [self.places.origin.clone(), self.places.mountpoint.clone()];
         let (shelf, flash) =
             Shelf::new(known_as, tops, &self.caches, self.strict_caches, most_bytes)?;

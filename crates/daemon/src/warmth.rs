@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use storage::block_on;
 use warmfront::{HotRecords, Pool, Restored, SNAPSHOT_BYTES_MAX};
 
+use crate::origin_note::OriginNote;
 use crate::paths::replace_file;
 
 /// Between two times at which is written down what a crash would else take.
@@ -22,31 +23,66 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(300);
 pub(crate) struct SnapshotFiles {
     stopped: PathBuf,
     running: PathBuf,
+    /// Which origin they tell of.
+    note: PathBuf,
 }
 
 impl SnapshotFiles {
-    /// The files that begin with `path`.
+    /// The files of a pool whose state lies at `path`.
     pub fn new(path: &Path) -> SnapshotFiles {
-        let stopped = path.with_extension("stopped.snapshot");
-        SnapshotFiles { stopped, running: path.with_extension("running.snapshot") }
+        SnapshotFiles {
+            stopped: path.with_extension("stopped.snapshot"),
+            running: path.with_extension("running.snapshot"),
+            note: OriginNote::file(path),
+        }
     }
 
     /// Removes them.
     pub fn remove(&self) -> io::Result<()> {
-        for path in [&self.stopped, &self.running] {
+        for path in [&self.stopped, &self.running, &self.note] {
             crate::paths::remove_file(path)?;
         }
         Ok(())
     }
 
+    /// Notes that from here on the pool stands before `origin`. What it knows of another one is
+    /// not believed.
+    pub fn begin(&self, origin: &OriginNote) {
+        if origin.is_in(&self.note) {
+            return;
+        }
+        if let Err(error) = self.distrust().and_then(|_| origin.save(&self.note)) {
+            // What is not noted is not believed at the next start.
+            tracing::warn!(%error, "it cannot be noted which origin is used");
+        }
+    }
+
+    /// Before `origin` is changed: of what is there no pool believes what it has written down, but
+    /// that whose state lies at `changer`. `directory` has the state of all.
+    pub fn distrust_all(
+        directory: &Path,
+        origin: &OriginNote,
+        changer: Option<&Path>,
+    ) -> io::Result<()> {
+        let pools = origin.pools(directory)?;
+        let mut others = pools.iter().filter(|pool| Some(&***pool) != changer);
+        others.try_for_each(|pool| SnapshotFiles::new(pool).distrust().map(drop))
+    }
+
+    /// Takes what was written down at a stop for something written down before a crash. Says
+    /// whether there was any.
+    fn distrust(&self) -> io::Result<bool> {
+        match fs::rename(&self.stopped, &self.running) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What was written down last, and whether the pool was stopped then. From here on the pool
     /// runs.
     fn take(&self) -> io::Result<Option<(Vec<u8>, bool)>> {
-        let cleanly = match fs::rename(&self.stopped, &self.running) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(error),
-        };
+        let cleanly = self.distrust()?;
         let mut bytes = Vec::new();
         match File::open(&self.running) {
             Ok(file) => file.take(SNAPSHOT_BYTES_MAX).read_to_end(&mut bytes)?,

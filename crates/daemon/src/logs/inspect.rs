@@ -15,7 +15,9 @@ use crate::device_path::{DevicePath, DeviceRole};
 use crate::early_stop::EarlyStop;
 use crate::error::ControlError;
 use crate::lock::{LockError, Owner, PoolLock};
+use crate::origin_note::OriginNote;
 use crate::paths::Paths;
+use crate::warmth::SnapshotFiles;
 
 /// A log, as it is found on its device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -216,6 +218,9 @@ impl LogTarget {
             return Err(LogError::Lost { path, pool, what }.into());
         }
         let _lock = self.lock(paths, owner)?;
+        OriginNote::of(&owner.origin)
+            .and_then(|note| SnapshotFiles::distrust_all(paths.state_directory(), &note, None))
+            .map_err(|error| ControlError::System { path: owner.origin.clone(), error })?;
         let origin = DirectoryOrigin::open(&owner.origin, DirectoryOptions::default());
         let origin: Arc<dyn Origin> = Arc::new(origin.map_err(LogError::Origin)?);
         let pool = (&*owner.pool, &*owner.name);

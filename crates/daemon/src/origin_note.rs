@@ -1,0 +1,119 @@
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::paths::replace_file;
+use crate::wire_path;
+
+/// Largest file that is read, bytes.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+/// Most files of other pools that are looked at.
+const FILES_MAX: usize = 10_000;
+/// How the names of such files end.
+const ENDING: &str = "origin.json";
+
+/// The origin of which a pool has written down what it knows.
+///
+/// It lies beside that. So a pool that is about to change an origin finds the others that have
+/// stood before it, which must not believe any more what they know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OriginNote {
+    /// Where it is, without links and detours.
+    #[serde(with = "wire_path")]
+    pub path: PathBuf,
+    /// Its device and inode.
+    pub identity: (u64, u64),
+}
+
+impl OriginNote {
+    /// That of the directory at `path`.
+    pub fn of(path: &Path) -> io::Result<OriginNote> {
+        let path = path.canonicalize()?;
+        let found = fs::metadata(&path)?;
+        Ok(OriginNote { path, identity: (found.dev(), found.ino()) })
+    }
+
+    /// The file of a pool whose state lies at `path`.
+    pub fn file(path: &Path) -> PathBuf {
+        path.with_extension(ENDING)
+    }
+
+    /// Reads a file. One that is not there, or makes no sense, tells of no origin.
+    fn load(file: &Path) -> Option<OriginNote> {
+        let mut text = String::new();
+        File::open(file).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Whether this is what `file` says.
+    pub fn is_in(&self, file: &Path) -> bool {
+        OriginNote::load(file).as_ref() == Some(self)
+    }
+
+    /// Writes the file, in a way that lasts.
+    pub fn save(&self, file: &Path) -> io::Result<()> {
+        if let Some(directory) = file.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        replace_file(file, &serde_json::to_vec(self)?, 0o600)
+    }
+
+    /// Whether a change of what is in the one may be a change of what is in the other.
+    fn overlaps(&self, other: &OriginNote) -> bool {
+        self.identity == other.identity
+            || self.path.starts_with(&other.path)
+            || other.path.starts_with(&self.path)
+    }
+
+    /// The pools that are known to have stood before something of the same: where the state of
+    /// each lies, in `directory`.
+    pub fn pools(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        let entries = match fs::read_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut pools = Vec::new();
+        for entry in entries.take(FILES_MAX) {
+            let path = entry?.path();
+            let is_note = path.as_os_str().as_encoded_bytes().ends_with(ENDING.as_bytes());
+            if is_note && OriginNote::load(&path).is_some_and(|other| self.overlaps(&other)) {
+                pools.push(path.with_extension("").with_extension("json"));
+            }
+        }
+        Ok(pools)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_before_the_same_files_find_each_other() {
+        let base = tempfile::tempdir().expect("a directory");
+        let states = ["a", "b", "c", "d"].map(|name| base.path().join(name).with_extension("json"));
+        let origins = [("/slow", 7), ("/slow/deep", 8), ("/other", 7), ("/slower", 9)];
+        let notes =
+            origins.map(|(path, inode)| OriginNote { path: path.into(), identity: (1, inode) });
+        for (note, state) in notes.iter().zip(&states) {
+            let file = OriginNote::file(state);
+            assert!(!note.is_in(&file));
+            note.save(&file).expect("written");
+            assert!(note.is_in(&file) && !notes[3].is_in(&OriginNote::file(&states[0])));
+        }
+        fs::write(base.path().join("e.origin.json"), "no JSON").expect("written");
+        let found = |at: usize| {
+            let mut found = notes[at].pools(base.path()).expect("read");
+            found.sort();
+            found
+        };
+        assert_eq!(found(0), states[..3]);
+        assert_eq!(found(1), states[..2]);
+        assert_eq!(found(2), [states[0].clone(), states[2].clone()]);
+        assert_eq!(found(3), states[3..]);
+        assert!(notes[0].pools(Path::new("/nowhere/x")).expect("nothing is there").is_empty());
+    }
+}
