@@ -1,9 +1,15 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use storage::Call;
-use warmfront_tests::{FaultyDisk, Mount, Requirement, fill, random_bytes, require, wait_until};
+use warmfront_tests::{
+    Background, FaultyDisk, Frozen, Mount, Requirement, SmallDisk, fill, random_bytes, require,
+    wait_until,
+};
 
 use crate::journal::{Journals, PATIENCE};
 
@@ -64,4 +70,133 @@ fn a_cache_device_fails() {
     journals.check(mount.path());
     mount.unmount();
     assert!(fs::read(mount.origin().join("data")).expect("it is there") == contents);
+}
+
+/// How long what is asked of a mount with a device that hangs may take.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// A mount with a cache file of 64 MiB at `cache`, and the contents of its `data`, part of which is
+/// on the device.
+fn with_cache(cache: &Path) -> (Mount, Vec<u8>) {
+    File::create(cache).expect("a file").set_len(64 << 20).expect("a hole");
+    let words = words(cache);
+    let mut mount = words.iter().fold(Mount::builder(), |all, word| all.argument(word)).start();
+    fill(&mount.join("data"), 1, FILE_BYTES);
+    mount.run(&["sync"]);
+    let contents = fs::read(mount.origin().join("data")).expect("it is there");
+    is_fed(&mount, &contents);
+    mount.unmount();
+    (mount, contents)
+}
+
+fn words(cache: &Path) -> [&str; 7] {
+    let cache = cache.to_str().expect("text");
+    ["--cache", cache, "--arc-max=24M", "--slow=hdd", "--dwpd=none", "-o", "prefetch=none"]
+}
+
+fn is_fed(mount: &Mount, contents: &[u8]) {
+    let fed = wait_until(PATIENCE, || {
+        read_all(mount, contents);
+        mount.counter("l2_records") > 20
+    });
+    assert!(fed, "nothing is on the device");
+}
+
+fn device(mount: &Mount) -> (String, String) {
+    let device = mount.status()["caches"][0].clone();
+    let text = |name: &str| device[name].as_str().expect("text").to_string();
+    (text("condition"), text("note"))
+}
+
+#[track_caller]
+fn in_time<T>(work: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let result = work();
+    assert!(began.elapsed() < ANSWER_MAX, "it took {:?}", began.elapsed());
+    result
+}
+
+/// A mount of which the device at `cache` hangs from the start, until it is let go.
+fn a_mount_goes_on_without_a_device_that_hangs<H>(cache: &Path, hang: impl Fn() -> H) {
+    let (mut mount, contents) = with_cache(cache);
+    let hanging = hang();
+    mount.restart(&words(cache));
+    assert!(mount.log().contains("no answer within 10 s"), "{}", mount.log());
+    let (condition, note) = in_time(|| device(&mount));
+    assert_eq!(condition, "unavailable", "{note}");
+    assert!(note.contains("no answer within 10 s") && note.contains("tries it again"), "{note}");
+    read_all(&mount, &contents);
+    // Whoever adds one is told after as long.
+    let another = format!("{}:64M", cache.with_file_name("another").display());
+    let added = mount.warmfront().program(["pool", "add", "slow", "cache", &another]).run();
+    added.fails_with(1, &["no answer within 10 s", "fsfreeze -u"]);
+    drop(hanging);
+    assert!(wait_until(PATIENCE, || device(&mount).0 == "works"), "{:?}", device(&mount));
+    is_fed(&mount, &contents);
+    assert!(!cache.with_file_name("another").exists(), "what was refused is not made later");
+    // It hangs while it is in use.
+    let hanging = hang();
+    read_all(&mount, &contents);
+    in_time(|| device(&mount));
+    let removed = in_time(|| {
+        let program = mount.warmfront().program(["pool", "remove", "slow", "cache"]);
+        program.arg(cache).run().success()
+    });
+    assert!(removed.contains("it does not answer: it is wiped when it does"), "{removed}");
+    assert_eq!(mount.status()["caches"].as_array().map(Vec::len), Some(0));
+    drop(hanging);
+    let added = || mount.warmfront().program(["pool", "add", "slow", "cache"]).arg(cache).run();
+    assert!(wait_until(PATIENCE, || added().succeeded()), "{}", added());
+    is_fed(&mount, &contents);
+    let hanging = hang();
+    let words = ["unmount", mount.path().to_str().expect("text")];
+    let unmounted = mount.warmfront().program(words).run();
+    assert!(unmounted.succeeded(), "{unmounted}");
+    drop(hanging);
+    mount.wait_for_end();
+    // Told to end before the mount is there, it does.
+    let mut daemon;
+    let hanging = hang();
+    let program = mount.warmfront().program(["mount", "-f"]).args(self::words(cache));
+    let program = program.arg(mount.origin()).arg(mount.path());
+    daemon = Background::start(program, Stdio::null());
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(!daemon.has_ended(), "it waits for the device");
+    let process = rustix::process::Pid::from_raw(daemon.id() as i32).expect("an id");
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("it is ours");
+    in_time(|| daemon.wait(ANSWER_MAX));
+    drop(hanging);
+}
+
+#[test]
+fn a_mount_goes_on_without_a_cache_on_a_frozen_file_system() {
+    require!(
+        Requirement::Fuse,
+        Requirement::Root,
+        Requirement::Tool("mkfs.ext4"),
+        Requirement::Tool("fsfreeze")
+    );
+    let disk = SmallDisk::ext4(192 << 20);
+    let cache = disk.path().join("cache");
+    a_mount_goes_on_without_a_device_that_hangs(&cache, || Frozen::new(&disk));
+}
+
+/// Lets the calls of a disk go on when dropped.
+struct Hanging<'a>(&'a FaultyDisk);
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.faults().clear();
+    }
+}
+
+#[test]
+fn a_mount_goes_on_without_a_cache_on_a_file_system_that_does_not_answer() {
+    require!(Requirement::Fuse);
+    let disk = FaultyDisk::new();
+    let cache = disk.path().join("cache");
+    a_mount_goes_on_without_a_device_that_hangs(&cache, || {
+        disk.faults().hang(|_| true);
+        Hanging(&disk)
+    });
 }

@@ -18,7 +18,7 @@ pub use dialogue::Dialogue;
 pub use faulty_disk::FaultyDisk;
 pub use group::Group;
 pub use mapping::Mapping;
-pub use mount::{Mount, MountBuilder, SmallDisk, is_mounted};
+pub use mount::{Frozen, Mount, MountBuilder, SmallDisk, is_mounted};
 pub use program::{Background, Finished, Program, tool};
 pub use requirement::{Requirement, skip};
 pub use tree::{Compare, copy_tree, difference, fill, random_bytes};

@@ -339,6 +339,26 @@ impl SmallDisk {
     }
 }
 
+/// A file system that takes no writes for now: they hang. Until dropped.
+pub struct Frozen(PathBuf);
+
+impl Frozen {
+    /// Freezes the file system of `disk`.
+    pub fn new(disk: &SmallDisk) -> Frozen {
+        Program::new("fsfreeze").arg("-f").arg(disk.path()).run().success();
+        Frozen(disk.path().to_owned())
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let thawed = Program::new("fsfreeze").arg("-u").arg(&self.0).run();
+        if !thawed.succeeded() {
+            eprintln!("{thawed}");
+        }
+    }
+}
+
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         detach(self.directory.path());

@@ -19,9 +19,11 @@ use clap::Parser;
 use arguments::Arguments;
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os().skip(1);
-    if words.next().is_some_and(|word| word == daemon::DAEMON_ARGUMENT) && words.next().is_none() {
-        return daemon::run_daemon();
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    match words.as_slice() {
+        [only] if only == daemon::DAEMON_ARGUMENT => return daemon::run_daemon(),
+        [first, path] if first == daemon::PROBE_ARGUMENT => return daemon::probe_device(path),
+        _ => {}
     }
     match commands::run(Arguments::parse().command) {
         Ok(status) => status,

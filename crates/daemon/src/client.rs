@@ -240,13 +240,13 @@ impl Client {
         }
     }
 
-    /// Stops using a cache device.
+    /// Stops using a cache device. Says how long that lasts, and what else there is to say.
     ///
     /// # Errors
     /// As [`call`](Client::call).
-    pub fn remove_cache(&self, path: &Path) -> Result<Changed, ControlError> {
+    pub fn remove_cache(&self, path: &Path) -> Result<(Changed, Option<String>), ControlError> {
         match self.call(Request::RemoveCache { path: path.to_owned() })? {
-            Response::CachesChanged { changed, .. } => Ok(changed),
+            Response::CachesChanged { changed, found } => Ok((changed, found)),
             _ => Err(self.wrong_answer()),
         }
     }

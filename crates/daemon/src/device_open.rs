@@ -131,6 +131,19 @@ pub enum DeviceOpenError {
         /// The path.
         path: PathBuf,
     },
+    /// It hangs.
+    #[error(
+        "{role} device {}: no answer within {seconds} s; see whether its disk works, and whether \
+         its file system is frozen (`fsfreeze -u` ends that)", path.display()
+    )]
+    Silent {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// Somebody else uses it.
     #[error(
         "{role} device {} is in use by {user}; stop that first, or name another device",

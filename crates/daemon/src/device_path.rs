@@ -3,10 +3,12 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use warmfront::{ExactSize, SizeError, parse_size};
 
+use crate::deadline::within;
 use crate::wire_path;
 
 /// What is wiped at the start and at the end of a device that is removed: its superblocks, and what
@@ -103,7 +105,7 @@ impl DevicePath {
         let given = || text.to_string();
         let (path, size_bytes) = match text.rsplit_once(':') {
             // A path may have a colon of its own.
-            Some((path, size)) if !Path::new(text).exists() => {
+            Some((path, size)) if !exists(Path::new(text)) => {
                 let size_bytes = parse_size(size).map_err(|error| DevicePathError::Size {
                     text: given(),
                     role,
@@ -153,12 +155,21 @@ impl fmt::Display for DevicePath {
     }
 }
 
+/// How long a look at a path may take; what hangs is as if nothing were there.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+
+fn exists(path: &Path) -> bool {
+    let path = path.to_owned();
+    within(LOOK_MAX, move || path.exists()).unwrap_or(false)
+}
+
 /// Whether two paths lead to the same.
 pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => a == b,
-    }
+    let resolved = |path: &Path| {
+        let path = path.to_owned();
+        within(LOOK_MAX, move || path.canonicalize().ok()).flatten()
+    };
+    a == b || resolved(a).is_some_and(|a| resolved(b) == Some(a))
 }
 
 #[cfg(test)]

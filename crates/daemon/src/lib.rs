@@ -18,6 +18,7 @@ mod change;
 mod checks;
 mod client;
 mod control_group;
+mod deadline;
 mod descriptor;
 mod device_open;
 mod device_path;
@@ -37,6 +38,7 @@ mod origin_place;
 mod paths;
 mod pool_file;
 mod pools;
+mod probe;
 mod request;
 mod risks;
 mod server;
@@ -72,6 +74,7 @@ pub use pools::{
     Destroyed, PoolRow, Pools, add_cache, add_log, create_pool, destroy_pool, list_pools,
     remove_cache, remove_log,
 };
+pub use probe::{PROBE_ARGUMENT, probe_device};
 pub use request::{MountError, MountRequest, MountSource, Mounted};
 pub use risks::risk;
 pub use target::{Target, create_dataset};

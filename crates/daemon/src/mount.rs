@@ -222,7 +222,6 @@ impl Prepared {
         snapshots.begin(&note);
         let early_stop = EarlyStop::watch().map_err(system("watch signals"))?;
         let (desk, intent_log, replayed) = self.intent_log(&*origin, tell)?;
-        drop(early_stop);
         let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
         let most_bytes = keeper.status().most_bytes;
         let tops = [self.places.origin.clone(), self.places.mountpoint.clone()];
@@ -243,6 +242,7 @@ impl Prepared {
             error => MountError::Origin { path: self.places.origin.clone(), error },
         })?;
         let found = shelf.fill(&pool, &self.caches, self.strict_caches)?;
+        drop(early_stop);
         let shelf = Arc::new(shelf);
         if let (Some(device), Some(log)) = (&self.intent_log.device, intent_log) {
             desk.take_in(&pool, device, log)?;
@@ -286,7 +286,7 @@ impl Prepared {
             descriptor: descriptor.clone(),
             pool: pool.clone(),
             keeper: keeper.clone(),
-            shelf,
+            shelf: shelf.clone(),
             desk: desk.clone(),
             origin,
             origin_place,
@@ -331,6 +331,8 @@ impl Prepared {
         let warmth = warmth.start(hot).map_err(system("start a thread"))?;
         let log_watch =
             desk.watch(&pool).map_err(system("start a thread that looks at the log"))?;
+        let cache_watch =
+            shelf.watch(&pool).map_err(system("start a thread that looks at cache devices"))?;
         Ok(Running {
             pool,
             desk,
@@ -338,6 +340,7 @@ impl Prepared {
             mounted,
             _watch: watch,
             _log_watch: log_watch,
+            _cache_watch: cache_watch,
             session,
             signals,
             _server: server,
@@ -513,6 +516,7 @@ pub(crate) struct Running {
     mounted: Mounted,
     _watch: Watch,
     _log_watch: SyncSender<()>,
+    _cache_watch: SyncSender<()>,
     session: Arc<fuse::Session>,
     signals: Handle,
     _attached: Attached,

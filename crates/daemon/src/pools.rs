@@ -197,11 +197,16 @@ fn check_outside(
     device.check_outside(role, &tops(origin, mountpoint.as_deref()))
 }
 
-/// Takes a cache device from a pool, as [`add_cache`] gives it.
+/// Takes a cache device from a pool, as [`add_cache`] gives it. Says how long it lasts, and what
+/// else there is to say of the device.
 ///
 /// # Errors
 /// When there is no such pool, or it has no such device.
-pub fn remove_cache(paths: &Paths, pool: &str, path: &Path) -> Result<Changed, ControlError> {
+pub fn remove_cache(
+    paths: &Paths,
+    pool: &str,
+    path: &Path,
+) -> Result<(Changed, Option<String>), ControlError> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if let Some(found) = mounted(paths, pool) {
         return Client::new(paths, found).remove_cache(&path);
@@ -215,7 +220,7 @@ pub fn remove_cache(paths: &Paths, pool: &str, path: &Path) -> Result<Changed, C
         let has = if has.is_empty() { "none".to_string() } else { has.join(", ") };
         return Err(CacheError::Unknown { path, has }.into());
     }
-    save_caches(file, &caches).map(|(changed, _)| changed)
+    save_caches(file, &caches)
 }
 
 fn save_caches(

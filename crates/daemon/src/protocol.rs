@@ -185,7 +185,8 @@ pub enum Response {
     CachesChanged {
         /// How long that lasts.
         changed: Changed,
-        /// What was found on a device that was taken in.
+        /// What was found on a device that was taken in, or what there is to say of one that was
+        /// removed.
         found: Option<String>,
     },
     /// How far a log device is taken in.

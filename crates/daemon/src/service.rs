@@ -390,7 +390,7 @@ impl Service {
 
     fn remove_cache(&self, path: &Path) -> Response {
         match self.shelf.remove(&self.pool, path) {
-            Ok(_) => self.caches_changed(None),
+            Ok(told) => self.caches_changed(told),
             Err(error) => refused_cache(&error),
         }
     }

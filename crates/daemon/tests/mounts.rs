@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use daemon::protocol::{Change, Changed, Prime, Request, Response, Source, Undone};
 use daemon::{
     ArcMax, ControlError, DAEMON_ARGUMENT, MountError, MountProgress, MountRequest, MountSource,
-    Mounted, NewPool, Paths, Setting, Target, Unmounted, create_dataset, create_pool, destroy_pool,
-    list_pools, mount_in_background, mount_in_foreground, mounted_at, mounts, run_daemon, unmount,
+    Mounted, NewPool, PROBE_ARGUMENT, Paths, Setting, Target, Unmounted, create_dataset,
+    create_pool, destroy_pool, list_pools, mount_in_background, mount_in_foreground, mounted_at,
+    mounts, probe_device, run_daemon, unmount,
 };
 use warmfront::Size;
 
@@ -50,6 +51,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments == [DAEMON_ARGUMENT] {
         return run_daemon();
+    }
+    if let [PROBE_ARGUMENT, path] = arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return probe_device(path.as_ref());
     }
     if let [FOREGROUND, top] = arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return foreground(Path::new(top));

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use storage::{Clock, Device, DeviceError, Spawn};
 
 use crate::buffers::Buffers;
@@ -72,6 +72,8 @@ pub struct Admission {
 pub struct Flash {
     shared: Arc<Shared>,
     rings: RwLock<Vec<Arc<Ring>>>,
+    /// The numbers of devices that are no longer used, and not quite gone.
+    leaving: Arc<Mutex<Vec<u8>>>,
     doorkeeper: Doorkeeper,
     /// Kills begun.
     kills: AtomicU64,
@@ -93,6 +95,7 @@ impl Flash {
         Flash {
             shared: Arc::new(shared),
             rings: RwLock::default(),
+            leaving: Arc::default(),
             doorkeeper: Doorkeeper::default(),
             kills: AtomicU64::new(0),
         }
@@ -111,7 +114,9 @@ impl Flash {
         opening: &Opening,
     ) -> Result<Opened, AddError> {
         let kills = self.kills.load(Ordering::SeqCst);
-        let taken: Vec<u8> = self.rings.read().iter().map(|ring| ring.id).collect();
+        let used = self.rings();
+        let leaving = self.leaving.lock().clone();
+        let taken: Vec<u8> = used.iter().map(|ring| ring.id).chain(leaving).collect();
         let free = (0..RINGS_MAX as u8).find(|id| !taken.contains(id));
         let id = free.ok_or(AddError::TooMany { limit: RINGS_MAX })?;
         let (ring, opened) = Ring::open(id, device, self.shared.clone(), opening).await?;
@@ -140,16 +145,23 @@ impl Flash {
     /// If it cannot be wiped, what it holds will be old one day: the caller must see to it that no
     /// start believes it, by giving the others another [life](Flash::begin_life).
     pub async fn remove(&self, device: [u8; 16]) -> Option<Result<(), DeviceError>> {
-        let ring = self.rings().into_iter().find(|ring| ring.device_id() == device)?;
-        ring.stop().await;
-        let flash_bytes = {
+        Some(self.detach(device)?.wipe().await)
+    }
+
+    /// Stops using a device without waiting for it, which may hang. Its records are forgotten; it
+    /// is left to the caller to wipe it, as [`remove`](Flash::remove) does.
+    pub fn detach(&self, device: [u8; 16]) -> Option<Detached> {
+        let (ring, flash_bytes) = {
             let mut rings = self.rings.write();
-            rings.retain(|other| other.id != ring.id);
-            rings.iter().map(|ring| ring.data_bytes()).sum()
+            let at = rings.iter().position(|ring| ring.device_id() == device)?;
+            let ring = rings.remove(at);
+            self.leaving.lock().push(ring.id);
+            (ring, rings.iter().map(|ring| ring.data_bytes()).sum())
         };
         self.shared.reserves.resize(flash_bytes);
-        self.shared.index.retain(|entry| entry.location.ring != ring.id);
-        Some(ring.wipe().await)
+        let detached = Detached { ring, leaving: self.leaving.clone() };
+        detached.forget();
+        Some(detached)
     }
 
     /// Names this start anew on all devices that take it, and returns once that lasts. Devices
@@ -540,6 +552,37 @@ impl Flash {
     pub fn validate(&self) {
         self.shared.index.validate();
         self.rings().iter().for_each(|ring| ring.validate());
+    }
+}
+
+/// A device that is no longer used.
+#[must_use = "until it is wiped it looks like one that is up to date"]
+pub struct Detached {
+    ring: Arc<Ring>,
+    leaving: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Detached {
+    fn forget(&self) {
+        let ring = &self.ring;
+        ring.index().retain(|entry| entry.location.ring != ring.id);
+    }
+
+    /// Waits for what is under way at the device, and wipes it.
+    ///
+    /// # Errors
+    /// When it cannot be wiped.
+    pub async fn wipe(self) -> Result<(), DeviceError> {
+        self.ring.stop().await;
+        self.ring.wipe().await
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        // What was on its way in when it was detached.
+        self.forget();
+        self.leaving.lock().retain(|id| *id != self.ring.id);
     }
 }
 

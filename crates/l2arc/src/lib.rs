@@ -76,7 +76,7 @@ mod wear;
 pub use cipher::{CIPHER_KEY_BYTES, Cipher};
 pub use compression::Compression;
 pub use error::{AddError, NotDurable};
-pub use flash::{Admission, Flash, Opening};
+pub use flash::{Admission, Detached, Flash, Opening};
 pub use health::{Bypass, Failures, Slower};
 pub use key::Key;
 pub use location::RINGS_MAX;

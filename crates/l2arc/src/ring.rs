@@ -72,6 +72,10 @@ impl Ring {
         self.superblock.device
     }
 
+    pub(crate) fn index(&self) -> &crate::index::Index {
+        &self.shared.index
+    }
+
     pub(crate) fn cipher(&self) -> Option<&crate::cipher::Cipher> {
         self.shared.options.cipher.as_ref()
     }

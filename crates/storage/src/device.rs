@@ -83,8 +83,8 @@ pub trait Device: Send + Sync {
     ///
     /// # Errors
     /// When there is no space.
-    fn allocate(&self, _offset: u64, _bytes: u64) -> Result<(), DeviceError> {
-        Ok(())
+    fn allocate(&self, _offset: u64, _bytes: u64) -> DeviceTask<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
     }
 }
 

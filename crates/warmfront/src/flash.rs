@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[doc(hidden)]
 pub use crate::stored::check_stored;
 pub use l2arc::{
-    AddError, Bypass, CIPHER_KEY_BYTES, Cipher, Compression, Condition, Failures, Miss, Opened,
-    Opening, Options, Refused, RingStatistics, Slower, Statistics,
+    AddError, Bypass, CIPHER_KEY_BYTES, Cipher, Compression, Condition, Detached, Failures, Miss,
+    Opened, Opening, Options, Refused, RingStatistics, Slower, Statistics,
 };
 use l2arc::{Flash, Key, NotDurable};
 use numbers::Numbers;
 use parking_lot::Mutex;
-use storage::{Clock, Device, DeviceError, ObjectId, Spawn};
+use storage::{Clock, Device, ObjectId, Spawn};
 
 use crate::alias::Aliases;
 use crate::datasets::Dataset;
@@ -206,16 +206,14 @@ impl Pool {
         }
     }
 
-    /// Stops using a cache device, and wipes it. `None` if there is no such one; where it cannot be
-    /// wiped, the others have to [begin another life](Pool::begin_life_of_caches).
-    pub async fn remove_cache(
-        &self,
-        device: [u8; 16],
-    ) -> Option<std::result::Result<(), DeviceError>> {
-        let removed = self.flash.level.remove(device).await;
+    /// Stops using a cache device without waiting for it, which may hang. `None` if there is no such
+    /// one. The caller [wipes](Detached::wipe) it; where it cannot be wiped, the others have to
+    /// [begin another life](Pool::begin_life_of_caches).
+    pub fn detach_cache(&self, device: [u8; 16]) -> Option<Detached> {
+        let detached = self.flash.level.detach(device);
         self.reserve_on_flash();
         self.flash.charge(&self.memory);
-        removed
+        detached
     }
 
     /// Names this start anew on the cache devices, so that those which are no longer a part of the

@@ -99,10 +99,11 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
             print(&format!("{path} is not the log device of pool {pool} any more\n{lasts}"));
         }
         PoolCommand::Remove { pool, role: DeviceRole::Cache, path } => {
-            let changed = daemon::remove_cache(paths, &pool, &path)?;
+            let (changed, told) = daemon::remove_cache(paths, &pool, &path)?;
+            let told = told.map_or(String::new(), |told| format!("; {told}"));
             let path = path.display();
             let lasts = lasts(&changed);
-            print(&format!("{path} is no cache device of pool {pool} any more\n{lasts}"));
+            print(&format!("{path} is no cache device of pool {pool} any more{told}\n{lasts}"));
         }
         PoolCommand::Destroy { force, name } => {
             let destroyed = daemon::destroy_pool(paths, &name, force)?;

@@ -2,7 +2,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::executor::block_on;
 use parking_lot::Mutex;
@@ -15,15 +16,26 @@ use warmfront::{ExactSize, Pool};
 
 use super::key::{CacheKey, CacheKeyError, Dwpd};
 use super::lives::{Lives, id_of, random_bytes};
+use crate::deadline::within;
 use crate::descriptor;
 use crate::device_open::{DeviceOpenError, Top};
 use crate::device_path::{DevicePath, DeviceRole};
 use crate::mountinfo::{mount_of, mounted_at, mounts};
 use crate::paths::Paths;
+use crate::probe::Probe;
 use crate::protocol::{CacheBypass, CacheFault, CacheSlower, CacheStatus};
 
 /// The part of the ceiling that the index of what lies on flash may take, as its divisor.
 const INDEX_SHARE: u64 = 4;
+
+/// How long a device may take to answer when it is opened, and between two looks whether one does
+/// by now that did not.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// How long one that is removed, or of which the length changes, is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a look at its path may take.
+const LOOK_MAX: Duration = Duration::from_millis(500);
 
 /// Sizes that differ by less than a block are the same.
 const BLOCK_BYTES_MAX: u64 = 4096;
@@ -97,6 +109,34 @@ impl CacheError {
             _ => false,
         }
     }
+
+    /// Whether the device hangs, so that it may be used once it does not.
+    fn is_silent(&self) -> bool {
+        match self {
+            CacheError::Open(DeviceOpenError::Silent { .. }) => true,
+            CacheError::Add { error: AddError::Device(error), .. } => {
+                matches!(error, DeviceError::TimedOut { .. })
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A device that is open, and what was found out on the way.
+struct Found {
+    file: FileDevice,
+    length_before: Option<u64>,
+    /// Where its file system was mounted when the pool last used it.
+    place_before: Option<PathBuf>,
+    /// Where its file system is mounted.
+    place: Option<PathBuf>,
+}
+
+/// Whether the path of a device still leads to it, as far as that is known.
+#[derive(Default)]
+struct Presence {
+    is_looked_at: AtomicBool,
+    is_gone: AtomicBool,
 }
 
 /// A cache device in use, or one that could not be used.
@@ -108,6 +148,31 @@ struct Shelved {
     note: String,
     /// What is read and written, if it is in use.
     file: Option<Arc<FileDevice>>,
+    presence: Arc<Presence>,
+    /// It hangs, and is looked at for when it does not.
+    probe: Option<Probe>,
+}
+
+impl Shelved {
+    /// One that is not used.
+    fn unused(device: &DevicePath, note: String, probe: Option<Probe>) -> Shelved {
+        let presence = Arc::default();
+        Shelved { device: device.clone(), id: None, note, file: None, presence, probe }
+    }
+
+    /// Whether its path does not lead to it any more. While the file system does not answer, it is
+    /// what it was.
+    fn is_gone(&self) -> bool {
+        let Some(file) = self.file.clone() else { return false };
+        let (path, presence) = (self.device.path.clone(), self.presence.clone());
+        if !presence.is_looked_at.swap(true, Ordering::Relaxed) {
+            within(LOOK_MAX, move || {
+                presence.is_gone.store(!file.is_at(&path), Ordering::Relaxed);
+                presence.is_looked_at.store(false, Ordering::Relaxed);
+            });
+        }
+        self.presence.is_gone.load(Ordering::Relaxed)
+    }
 }
 
 /// The cache devices of a running pool.
@@ -125,6 +190,9 @@ pub(crate) struct Shelf {
     dwpd: Dwpd,
     /// The key, if it could not be used: then no device is.
     missing_key: Option<CacheKey>,
+    /// Held while devices come or go, which may take its time.
+    turn: Mutex<()>,
+    /// Held for moments.
     devices: Mutex<Vec<Shelved>>,
 }
 
@@ -172,6 +240,7 @@ impl Shelf {
             was_struck,
             dwpd,
             missing_key,
+            turn: Mutex::default(),
             devices,
         };
         Ok((shelf, flash))
@@ -185,6 +254,7 @@ impl Shelf {
         settings: &CacheSettings,
         strict: bool,
     ) -> Result<Vec<String>, CacheError> {
+        let _turn = self.turn.lock();
         let before = self.lives.all();
         self.was_struck.store(self.lives.is_struck(), Ordering::Relaxed);
         if settings.devices.is_empty() && before.is_empty() {
@@ -198,19 +268,33 @@ impl Shelf {
             self.lives.set(&both).map_err(state)?;
         }
         let mut notes = Vec::new();
-        for device in &settings.devices {
-            match self.add_one(pool, device, settings.force, before.clone()) {
+        let until = Instant::now() + ANSWER_MAX;
+        let probes = settings.devices.iter().map(|device| Probe::start(&device.path).ok());
+        let probes: Vec<Option<Probe>> = probes.collect();
+        for (device, mut probe) in settings.devices.iter().zip(probes) {
+            let added = match probe.as_mut().is_none_or(|probe| probe.answers(until)) {
+                true => self.add_one(pool, device, settings.force, before.clone()),
+                false => Err(silent(device)),
+            };
+            match added {
                 Ok(note) => notes.extend(note),
-                Err(error) if strict => return Err(error),
+                Err(error) if strict && !error.is_silent() => return Err(error),
                 Err(error) => {
                     tracing::error!(%error, "the pool goes on without a cache device");
+                    let again = match error.is_silent() {
+                        true => ", and tries it again every 10 s",
+                        false => "",
+                    };
                     let note = error.to_string();
-                    notes.push(format!("{note}; the pool goes on without it"));
-                    let device = device.clone();
+                    notes.push(format!("{note}; the pool goes on without it{again}"));
                     let place = format!("cache device {}", device.path.display());
                     let why = note.strip_prefix(&place).map(|why| why.trim_start_matches(": "));
                     let note = why.map_or(note.clone(), |why| why.trim_start().to_string());
-                    self.devices.lock().push(Shelved { device, id: None, note, file: None });
+                    let probe = match error.is_silent() {
+                        true => probe.or_else(|| Probe::start(&device.path).ok()),
+                        false => None,
+                    };
+                    self.devices.lock().push(Shelved::unused(device, note + again, probe));
                 }
             }
         }
@@ -228,9 +312,54 @@ impl Shelf {
         device: &DevicePath,
         force: bool,
     ) -> Result<String, CacheError> {
+        let _turn = self.turn.lock();
+        let mut probe = Probe::start(&device.path).ok();
+        let until = Instant::now() + ANSWER_MAX;
+        if !probe.as_mut().is_none_or(|probe| probe.answers(until)) {
+            return Err(silent(device));
+        }
         self.begin_life(pool)?;
         let note = self.add_one(pool, device, force, Vec::new())?;
         Ok(note.unwrap_or_else(|| "it was blank".to_string()))
+    }
+
+    /// Tries devices again that did not answer, now and then, until what is returned is dropped.
+    pub fn watch(self: &Arc<Self>, pool: &Arc<Pool>) -> io::Result<SyncSender<()>> {
+        let (stop, stopped) = sync_channel(1);
+        let (shelf, pool) = (self.clone(), pool.clone());
+        std::thread::Builder::new().name("cache-watch".into()).spawn(move || {
+            while stopped.recv_timeout(RETRY_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                shelf.retry(&pool);
+            }
+        })?;
+        Ok(stop)
+    }
+
+    fn retry(&self, pool: &Arc<Pool>) {
+        let answers = |known: &mut Shelved| {
+            let probe = known.probe.as_mut()?;
+            probe.answers(Instant::now()).then(|| known.device.clone())
+        };
+        let answering: Vec<DevicePath> =
+            self.devices.lock().iter_mut().filter_map(answers).collect();
+        for device in answering {
+            let path = device.path.display();
+            match self.add(pool, &device, false) {
+                Ok(found) => tracing::info!("cache device {path} answers, and is used: {found}"),
+                Err(error) => {
+                    let mut devices = self.devices.lock();
+                    let known = devices.iter_mut().find(|known| known.device == device);
+                    let Some(known) = known.filter(|known| known.id.is_none()) else { continue };
+                    known.probe = None;
+                    if error.is_silent() {
+                        known.probe = Probe::start(&device.path).ok();
+                    } else {
+                        tracing::error!(%error, "a cache device that answers again is not used");
+                        known.note = error.to_string();
+                    }
+                }
+            }
+        }
     }
 
     /// Makes the devices of now those that are up to date, if none is any more: one of them took no
@@ -261,21 +390,19 @@ impl Shelf {
         }
         let path = device.path.clone();
         let state = |error| CacheError::State { path: self.state_path.clone(), error };
-        let mut devices = self.devices.lock();
-        if devices.iter().any(|known| known.id.is_some() && known.device.is_at(&path)) {
+        if self.used().iter().any(|known| known.is_at(&path)) {
             return Err(CacheError::Present { path });
         }
-        device.check_outside(DeviceRole::Cache, &self.tops)?;
-        let length_before = device.length();
-        let place_before = self.lives.place_of(&path);
-        if let Some(place) = place_before.as_ref().filter(|_| length_before.is_none() && !force)
-            && mounts().is_ok_and(|mounts| mounted_at(&mounts, place).is_none())
-        {
-            let (role, place) = (DeviceRole::Cache, place.clone());
-            return Err(DeviceOpenError::NotMounted { role, path, place }.into());
-        }
-        let opened = device.open(DeviceRole::Cache).map_err(|error| self.name_pool(error));
-        let file = Arc::new(opened?);
+        let (tops, known, asked) = (self.tops.clone(), self.lives.clone(), device.clone());
+        let found = within(ANSWER_MAX, move || open(&asked, &tops, &known, force));
+        let found = found.ok_or_else(|| silent(device))?;
+        let Found { file, length_before, place_before, place } =
+            found.map_err(|error| self.name_pool(error))?;
+        let file = Arc::new(file);
+        let undo = || {
+            let device = device.clone();
+            within(PATIENCE, move || device.undo(length_before));
+        };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opening = Opening {
             pool: self.pool_id,
@@ -290,7 +417,7 @@ impl Shelf {
         let known: Vec<_> = rings(pool).map(|ring| ring.device).collect();
         let added = block_on(pool.add_cache(file.clone(), &opening));
         let opened = added.map_err(|error| {
-            device.undo(length_before);
+            undo();
             let owner = match &error {
                 AddError::OtherPool { pool } => self.lives.owner(*pool),
                 _ => None,
@@ -303,7 +430,7 @@ impl Shelf {
         if let (Some(kept), Some(before)) = (kept, length_before)
             && kept <= before
         {
-            device.undo(length_before);
+            undo();
         }
         let differs = |kept: &u64| {
             device.size_bytes.is_some_and(|given| given.abs_diff(*kept) >= BLOCK_BYTES_MAX)
@@ -338,12 +465,13 @@ impl Shelf {
             Opened::Damaged => Some("its journal is damaged, so it starts empty"),
             _ => Some("it starts empty"),
         };
-        let mounts = mounts().unwrap_or_default();
-        let place = path.canonicalize().ok().and_then(|path| mount_of(&mounts, &path));
-        self.lives.note(&path, place.map(|place| &*place.mountpoint)).map_err(state)?;
-        devices.retain(|known| !known.device.is_at(&path));
+        self.lives.note(&path, place.as_deref()).map_err(state)?;
         let note = found.unwrap_or("it was blank").to_string();
-        devices.push(Shelved { device: device.clone(), id, note, file: Some(file) });
+        let former = self.find(&path);
+        let mut devices = self.devices.lock();
+        devices.retain(|known| Some(&known.device) != former.as_ref());
+        devices.push(Shelved { id, file: Some(file), ..Shelved::unused(device, note, None) });
+        drop(devices);
         // A key of each start makes it forget on purpose.
         let is_lost = !matches!(opened, Opened::Warm | Opened::OtherKey);
         let told = found.map(|found| format!("cache device {}: {found}", path.display()));
@@ -364,28 +492,62 @@ impl Shelf {
         DeviceOpenError::InUse { role, path, user, pid }
     }
 
-    /// Stops using a device, and wipes it, so that nobody takes it for one that is up to date.
-    pub fn remove(&self, pool: &Arc<Pool>, path: &Path) -> Result<DevicePath, CacheError> {
-        let mut devices = self.devices.lock();
-        let Some(at) = devices.iter().position(|known| known.device.is_at(path)) else {
+    /// Stops using a device, and wipes it, so that nobody takes it for one that is up to date. One
+    /// that hangs is not waited for. Says what there is to say of it.
+    pub fn remove(&self, pool: &Arc<Pool>, path: &Path) -> Result<Option<String>, CacheError> {
+        let _turn = self.turn.lock();
+        let Some(device) = self.find(path) else {
             let has: Vec<String> =
-                devices.iter().map(|known| known.device.path.display().to_string()).collect();
+                self.devices().iter().map(|device| device.path.display().to_string()).collect();
             let has = if has.is_empty() { "none".to_string() } else { has.join(", ") };
             return Err(CacheError::Unknown { path: path.to_owned(), has });
         };
-        let Shelved { device, id, .. } = devices.remove(at);
+        let removed = {
+            let mut devices = self.devices.lock();
+            let at = devices.iter().position(|known| known.device == device);
+            devices.remove(at.expect("devices come and go in turn"))
+        };
         let state = |error| CacheError::State { path: self.state_path.clone(), error };
         self.lives.note(&device.path, None).map_err(state)?;
-        if let Some(id) = id {
-            // If it stops here, what the device holds must not be used again.
-            self.lives.strike().map_err(state)?;
-            if let Some(Err(error)) = block_on(pool.remove_cache(id)) {
-                let path = device.path.display();
-                tracing::warn!(%path, %error, "a removed cache device cannot be wiped");
-            }
-            self.begin_life(pool)?;
-        }
-        Ok(device)
+        let Some(id) = removed.id else { return Ok(None) };
+        // If it stops here, what the device holds must not be used again.
+        self.lives.strike().map_err(state)?;
+        let wiped = pool.detach_cache(id).and_then(|detached| {
+            within(PATIENCE, move || {
+                let wiped = block_on(detached.wipe());
+                if let Err(error) = &wiped {
+                    let path = removed.device.path.display();
+                    tracing::warn!(%path, %error, "a removed cache device cannot be wiped");
+                }
+                drop(removed);
+                wiped
+            })
+        });
+        self.begin_life(pool)?;
+        Ok(match wiped {
+            Some(Ok(())) => None,
+            Some(Err(error)) => Some(format!(
+                "it cannot be wiped ({error}): what it holds is not used again, but can be read"
+            )),
+            None => Some(
+                "it does not answer: it is wiped when it does, if that is within some seconds, \
+                 and stays open until then; what it holds is not used again"
+                    .to_string(),
+            ),
+        })
+    }
+
+    /// The device at `path`, as the settings name it.
+    fn find(&self, path: &Path) -> Option<DevicePath> {
+        let devices = self.devices();
+        let named = devices.iter().find(|device| device.path == path);
+        named.or_else(|| devices.iter().find(|device| device.is_at(path))).cloned()
+    }
+
+    /// The devices in use.
+    fn used(&self) -> Vec<DevicePath> {
+        let devices = self.devices.lock();
+        devices.iter().filter(|known| known.id.is_some()).map(|it| it.device.clone()).collect()
     }
 
     /// The devices as the settings name them.
@@ -420,7 +582,7 @@ impl Shelf {
                 segments: ring.map_or(0, |ring| ring.segments.0.into()),
                 segments_used: ring.map_or(0, |ring| ring.segments.1.into()),
                 is_direct: known.file.as_ref().is_some_and(|file| file.is_direct()),
-                is_gone: known.file.as_ref().is_some_and(|file| !file.is_at(&known.device.path)),
+                is_gone: known.is_gone(),
                 latency_us: count(|ring| ring.latency.as_micros() as u64),
                 bypasses: count(|ring| ring.bypasses),
                 bypass: ring.and_then(|ring| ring.bypass).map(|bypass| CacheBypass {
@@ -445,6 +607,35 @@ impl Shelf {
         };
         devices.iter().map(of).collect()
     }
+}
+
+/// Opens a device, all of which may hang.
+fn open(
+    device: &DevicePath,
+    tops: &[Top],
+    lives: &Lives,
+    force: bool,
+) -> Result<Found, DeviceOpenError> {
+    let (role, path) = (DeviceRole::Cache, device.path.clone());
+    device.check_outside(role, tops)?;
+    let length_before = device.length();
+    let place_before = lives.place_of(&path);
+    if let Some(place) = place_before.as_ref().filter(|_| length_before.is_none() && !force)
+        && mounts().is_ok_and(|mounts| mounted_at(&mounts, place).is_none())
+    {
+        return Err(DeviceOpenError::NotMounted { role, path, place: place.clone() });
+    }
+    let file = device.open(role)?;
+    let mounts = mounts().unwrap_or_default();
+    let mount = path.canonicalize().ok().and_then(|path| mount_of(&mounts, &path));
+    let place = mount.map(|mount| mount.mountpoint.clone());
+    Ok(Found { file, length_before, place_before, place })
+}
+
+/// That a device hangs.
+fn silent(device: &DevicePath) -> CacheError {
+    let (role, path, seconds) = (DeviceRole::Cache, device.path.clone(), ANSWER_MAX.as_secs());
+    DeviceOpenError::Silent { role, path, seconds }.into()
 }
 
 fn rings(pool: &Pool) -> impl Iterator<Item = RingStatistics> {

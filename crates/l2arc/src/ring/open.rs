@@ -117,7 +117,7 @@ impl Ring {
         };
         let layout = superblock.layout;
         // Where there is no room for records later, there still is for tombstones.
-        device.allocate(0, layout.half_offset(2))?;
+        device.allocate(0, layout.half_offset(2)).await?;
         let mut state = State {
             segments: (0..layout.segments).map(|_| Segment::free()).collect(),
             hand: 0,

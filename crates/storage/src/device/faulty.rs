@@ -171,7 +171,7 @@ impl Device for FaultyDevice {
         })
     }
 
-    fn allocate(&self, offset: u64, bytes: u64) -> Result<(), DeviceError> {
+    fn allocate(&self, offset: u64, bytes: u64) -> DeviceTask<'_, ()> {
         self.inner.allocate(offset, bytes)
     }
 }

@@ -343,12 +343,17 @@ impl Device for FileDevice {
         })
     }
 
-    fn allocate(&self, offset: u64, bytes: u64) -> Result<(), DeviceError> {
-        check(&self.info, "allocate", offset, bytes)?;
-        // A block device, and a file system that knows no such thing, have all that they need.
-        match fallocate(&self.file, FallocateFlags::empty(), offset, bytes) {
-            Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(()),
-            allocated => allocated.map_err(DeviceError::system("allocate")),
-        }
+    fn allocate(&self, offset: u64, bytes: u64) -> DeviceTask<'_, ()> {
+        Box::pin(async move {
+            check(&self.info, "allocate", offset, bytes)?;
+            match self.call(Operation::Allocate(bytes), offset).await {
+                // A block device, and a file system that knows no such thing, have all they need.
+                Err(
+                    DeviceError::Unsupported { .. }
+                    | DeviceError::System { errno: Errno::NODEV, .. },
+                ) => Ok(()),
+                allocated => allocated.map(drop),
+            }
+        })
     }
 }

@@ -18,6 +18,7 @@ pub(super) enum Operation {
     WriteThrough(Arc<AlignedBuffer>),
     Flush,
     Discard(u64),
+    Allocate(u64),
 }
 
 impl Operation {
@@ -28,6 +29,7 @@ impl Operation {
             Operation::Write(_) | Operation::WriteThrough(_) => "write",
             Operation::Flush => "flush",
             Operation::Discard(_) => "discard",
+            Operation::Allocate(_) => "allocate",
         }
     }
 
@@ -36,7 +38,7 @@ impl Operation {
         match self {
             Operation::Read(buffer) => buffer.len() as u64,
             Operation::Write(buffer) | Operation::WriteThrough(buffer) => buffer.len() as u64,
-            Operation::Flush | Operation::Discard(_) => 0,
+            Operation::Flush | Operation::Discard(_) | Operation::Allocate(_) => 0,
         }
     }
 }

@@ -142,6 +142,7 @@ impl Uring {
                 let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 opcode::Fallocate::new(fd, *bytes).offset(offset).mode(punch.bits() as i32).build()
             }
+            Operation::Allocate(bytes) => opcode::Fallocate::new(fd, *bytes).offset(offset).build(),
         };
         // SAFETY: file and buffer are in `under_way` until the completion of this call is taken,
         // or for ever, and the buffer neither moves nor is touched until then: a read's is owned

@@ -155,6 +155,9 @@ fn call(file: &OwnedFd, request: &mut Request) -> Result<u64, Errno> {
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             fallocate(file, punch, offset, *bytes).map(|()| 0)
         }
+        Operation::Allocate(bytes) => {
+            fallocate(file, FallocateFlags::empty(), offset, *bytes).map(|()| 0)
+        }
     }
 }
 
