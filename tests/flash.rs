@@ -604,8 +604,15 @@ fn encrypted_devices_hold_nothing_that_can_be_read_and_open_with_their_key_only(
         mount.unmount();
         note
     };
+    // What was there before there was a key goes.
+    mount.restart(&[&words(&cache)[..], &["-o", "compression=off"]].concat());
+    assert!(fs::read(mount.join("data")).expect("it can be read") == secret);
+    fed(&mount, 60);
+    mount.unmount();
+    assert!(holds_secret());
     let key = key.to_str().expect("text");
-    assert_eq!(start(&mut mount, key), "it was blank");
+    let note = start(&mut mount, key);
+    assert!(note.contains("with another key, or with none"), "{note}");
     assert!(!holds_secret(), "nothing of it can be read");
     assert_eq!(start(&mut mount, key), "it is warm");
     assert!(start(&mut mount, "each-start").contains("another key"));

@@ -462,6 +462,11 @@ impl Shelf {
             Opened::OtherKey => {
                 Some("it was encrypted with another key, or with none, so it starts empty")
             }
+            Opened::Readable => Some(
+                "it starts empty; its disk does not discard, so what it held before, not \
+                 encrypted, can be read on it until that is overwritten: to have it gone, fill it \
+                 with zeros while the pool is not mounted",
+            ),
             Opened::Damaged => Some("its journal is damaged, so it starts empty"),
             _ => Some("it starts empty"),
         };

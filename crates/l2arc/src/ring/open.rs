@@ -1,9 +1,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
-use storage::{AlignedBuffer, Device, DeviceError, DeviceInfo, foreign_contents, foreign_end};
+use storage::{
+    AlignedBuffer, Clock, Device, DeviceError, DeviceInfo, foreign_contents, foreign_end,
+};
 
 use super::commit::Journal;
 use super::state::{Segment, State, Status};
@@ -22,6 +25,9 @@ use crate::wear::Wear;
 /// How much of a device is looked at for what others have put there, at its beginning and at its
 /// end, bytes.
 const LOOK_BYTES: u64 = 128 << 10;
+/// How much is discarded in one call, bytes, and how long all of it may take.
+const DISCARD_BYTES: u64 = 1 << 30;
+const DISCARD_MAX: Duration = Duration::from_secs(60);
 /// Length of a read of the journal, bytes.
 const READ_BYTES: u64 = 1 << 20;
 
@@ -40,6 +46,9 @@ pub enum Opened {
     OtherKey,
     /// A cache whose journal is damaged, so that nothing in it can be trusted. It starts empty.
     Damaged,
+    /// Something that is not known to be encrypted, and could not be discarded: what is written from
+    /// now on is encrypted, and what was there can be read until it is overwritten. It starts empty.
+    Readable,
 }
 
 impl Ring {
@@ -110,6 +119,11 @@ impl Ring {
             Opened::Warm => superblock,
             _ => {
                 let fresh = opening.superblock(&info, &shared.options)?;
+                // While a superblock says that it is not encrypted, a start does this again.
+                if cipher.is_some() && !found.is_encrypted() {
+                    let discarded = discard_all(&*device, &*shared.clock).await?;
+                    opened = if discarded { opened } else { Opened::Readable };
+                }
                 write_superblock(&*device, &fresh).await?;
                 (half, epoch, next_incarnation) = (1, 0, 1);
                 fresh
@@ -200,8 +214,11 @@ impl Ring {
 
 impl Ring {
     /// Overwrites the superblocks, and what else would be looked at if the device came again.
+    ///
+    /// What lies between them is discarded where the device can do so.
     pub(crate) async fn wipe(&self) -> Result<(), DeviceError> {
         let device = &*self.device;
+        discard_all(device, &*self.shared.clock).await?;
         write_superblocks(device, AlignedBuffer::zeroed(SUPERBLOCK_BYTES)).await?;
         let end = Arc::new(AlignedBuffer::zeroed(LOOK_BYTES as usize));
         device.write(end_offset(device.info()), end).await?;
@@ -239,6 +256,37 @@ struct Former {
     is_usable: bool,
     /// It was a cache, whatever is left of its superblock.
     is_ours: bool,
+}
+
+impl Former {
+    /// Whether all that it holds of us was encrypted.
+    fn is_encrypted(&self) -> bool {
+        self.superblock.is_some_and(|superblock| superblock.key_check != [0; 16])
+    }
+}
+
+/// Gives up all that a device holds, so that nobody can read it there any more. Says whether the
+/// device did that in time.
+///
+/// # Errors
+/// When it does not answer.
+async fn discard_all(device: &dyn Device, clock: &dyn Clock) -> Result<bool, DeviceError> {
+    let DeviceInfo { size_bytes, .. } = *device.info();
+    let until = clock.now() + DISCARD_MAX;
+    let mut at = 0;
+    while at < size_bytes {
+        if clock.now() >= until {
+            return Ok(false);
+        }
+        let bytes = DISCARD_BYTES.min(size_bytes - at);
+        match device.discard(at, bytes).await {
+            Ok(()) => at += bytes,
+            Err(error @ DeviceError::TimedOut { .. }) => return Err(error),
+            Err(_) => return Ok(false),
+        }
+    }
+    device.flush().await?;
+    Ok(true)
 }
 
 /// Sees what a device was. What is not usable may be formatted.

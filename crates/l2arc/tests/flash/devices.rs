@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use l2arc::{AddError, Cipher, Flash, Miss, Opened, Opening, Options, Refused};
 use rustix::io::Errno;
-use storage::{FaultyDevice, MemoryDevice};
+use storage::{DeviceOperation, FaultyDevice, MemoryDevice};
 
 use crate::common::{DEVICE_BYTES, Subject, key, opening, options};
 
@@ -181,6 +181,48 @@ fn another_key_finds_nothing() {
     assert!(written_now >= written && written > 0, "wear does not depend on the key");
     assert!(credit_now <= credit, "nor does the budget: {credit}, then {credit_now}");
     assert_eq!(add(&device, &opening(4)), Ok((Opened::OtherKey, false)), "nor does none");
+}
+
+#[test]
+fn what_was_written_without_a_key_cannot_be_read_once_there_is_one() {
+    let keyed = || Options { cipher: Some(Cipher::new(&[1; 32])), ..options() };
+    let plain = |part| crate::common::contents(&key(1, part), 0);
+    let seen = |device: &MemoryDevice| {
+        let image = device.image();
+        // Of some the first half lies there as it is; the others are compressed.
+        (0..200)
+            .map(plain)
+            .filter(|bytes| bytes.len() > 64)
+            .filter(|bytes| image.windows(32).any(|window| window == &bytes[..32]))
+            .count()
+    };
+    let full = || {
+        let device = used(options());
+        let subject = Subject::new(2, options());
+        subject.add(device.clone(), &opening(2)).expect("added");
+        subject.fill((0..200).map(|part| key(1, part)).filter(|key| *key != self::key(1, 1)));
+        subject.simulation.run(subject.flash.stop());
+        assert!(seen(&device) > 50, "{} can be read", seen(&device));
+        (device, subject)
+    };
+    let (device, _) = full();
+    let subject = Subject::new(3, keyed());
+    assert_eq!(subject.add(device.clone(), &opening(3)), Ok(Opened::OtherKey));
+    assert_eq!(seen(&device), 0);
+    // One that was taken from the pool looks blank.
+    let (device, subject) = full();
+    assert_eq!(subject.simulation.run(subject.flash.remove([1; 16])), Some(Ok(())));
+    assert_eq!(seen(&device), 0);
+    // Where nothing can be discarded, that is said.
+    let (device, _) = full();
+    let subject = Subject::new(4, keyed());
+    let clock = Arc::new(subject.simulation.clone());
+    let (faulty, faults) = FaultyDevice::new(device.clone(), clock);
+    faults.fail_next_of(u64::MAX, Errno::OPNOTSUPP, |call| {
+        matches!(call, DeviceOperation::Discard { .. })
+    });
+    assert_eq!(subject.add(Arc::new(faulty), &opening(4)), Ok(Opened::Readable));
+    assert!(seen(&device) > 50);
 }
 
 #[test]
