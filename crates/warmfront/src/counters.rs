@@ -69,6 +69,10 @@ counters! {
     FlashHits = "l2_hits",
     /// Records that were missing in RAM and on flash, while there was a cache device.
     FlashMisses = "l2_misses",
+    /// Records that came back to RAM from flash at the start, before anybody asked for them.
+    FlashRestored = "l2_restored",
+    /// Bytes of these.
+    FlashRestoredBytes = "l2_restored_bytes",
     /// Records taken in by flash.
     FlashFed = "l2_fed",
     /// Metadata answers that were missing in RAM and came from flash.

@@ -206,9 +206,9 @@ impl Pool {
         }
     }
 
-    /// Stops using a cache device without waiting for it, which may hang. `None` if there is no such
-    /// one. The caller [wipes](Detached::wipe) it; where it cannot be wiped, the others have to
-    /// [begin another life](Pool::begin_life_of_caches).
+    /// Stops using a cache device without waiting for it, which may hang. `None` if there is no
+    /// such one. The caller [wipes](Detached::wipe) it; where it cannot be wiped, the others have
+    /// to [begin another life](Pool::begin_life_of_caches).
     pub fn detach_cache(&self, device: [u8; 16]) -> Option<Detached> {
         let detached = self.flash.level.detach(device);
         self.reserve_on_flash();

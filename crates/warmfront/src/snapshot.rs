@@ -423,6 +423,8 @@ impl Pool {
         let on_flash = key.on_flash();
         let read = self.flash.level.look_up(&on_flash, record.buffer_mut(), None).await;
         let Ok(length) = read else { return false };
+        tenant.counters.add(Counter::FlashRestored, 1);
+        tenant.counters.add(Counter::FlashRestoredBytes, length as u64);
         record.set_length(length);
         let value = Cached::Data(Arc::new(record));
         let charge = primed(&value, tenant);

@@ -57,6 +57,12 @@ impl Pool {
             statistics.counters.extend(flash_counters(flash));
             self.add_flash_sums(flash, &mut statistics);
         }
+        let of_datasets = statistics.datasets.values().filter_map(|all| all.get("size"));
+        let of_datasets: u64 = of_datasets.sum();
+        let size = statistics.counters.get("size").copied().unwrap_or(0);
+        // Headers, ghosts, and what is in use for calls under way.
+        let unowned = size.saturating_sub(of_datasets);
+        statistics.counters.insert("size_unowned".to_string(), unowned);
         let own = self.datasets.root().dataset().id();
         statistics.counters.extend(policy_counters(&self.memory.policy(own)));
         statistics

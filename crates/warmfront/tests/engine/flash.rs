@@ -410,6 +410,8 @@ fn what_comes_back_stands_in_the_order_of_its_heat() {
     let charged = start.counter("other_size");
     start.simulation.run(start.pool.restore_records(restored, hot, &|_| true));
     assert_eq!(start.counter("primed_records"), 300);
+    let of_flash = ["l2_restored", "l2_restored_bytes", "l2_hits"].map(|name| start.counter(name));
+    assert_eq!(of_flash, [300, 300 * RECORD as u64, 0]);
     drop(snapshot);
     let given_back = charged - start.counter("other_size");
     assert!(given_back >= 300 * 32, "the list was charged: {given_back} bytes");
