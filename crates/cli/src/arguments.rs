@@ -240,7 +240,7 @@ pub(crate) struct MountArguments {
     #[arg(long = "cache", value_name = "PATH[:SIZE]")]
     pub(crate) caches: Vec<String>,
     /// Take cache devices whatever lies on them
-    #[arg(long, requires = "caches")]
+    #[arg(long)]
     pub(crate) force_cache: bool,
     /// A log device: fsync waits for it instead of the origin. A block device, or a file, which is
     /// made with the size behind the colon [default: 1G]

@@ -30,7 +30,7 @@ struct Facts {
     ceiling_bytes: u64,
     device_bytes: u64,
     stored_bytes: u64,
-    /// What the index takes when it is empty, and for what is in it.
+    /// What the index takes for the first records, and for more than those.
     index_fixed_bytes: u64,
     index_bytes: u64,
     records: u64,
@@ -67,7 +67,7 @@ pub(crate) fn advice(
         device_bytes: sum(|device| device.data_bytes),
         stored_bytes: sum(|device| device.stored_bytes),
         index_bytes: statistics.index_bytes.saturating_sub(statistics.index_fixed_bytes),
-        index_fixed_bytes: statistics.index_fixed_bytes,
+        index_fixed_bytes: statistics.index_fixed_bytes.min(statistics.index_bytes),
         records: statistics.records,
         is_filling: statistics.rings.iter().any(|ring| ring.idle < IDLE_MAX && !ring.is_filled),
         written_bytes: sum(|device| device.written_bytes),
@@ -94,6 +94,8 @@ impl Facts {
         let lasting = rate.filter(|_| self.uptime >= LIFE_UPTIME_MIN);
         let life_seconds = rated.zip(lasting).map(|(left, rate)| left.max(0.0) / rate);
         let early = self.reads < READS_MIN;
+        // Few records have room in what is fixed.
+        let of_index = |whole| ratio(self.index_bytes as f64, whole).filter(|each| *each > 0.0);
         let active_bytes = self.active_bytes.filter(|_| !early);
         let flash_bytes_per_second = self.flash_bytes_per_second.filter(|_| !early);
         CacheAdvice {
@@ -106,12 +108,9 @@ impl Facts {
             key_ratio_2: flash_bytes_per_second
                 .zip(self.origin_bytes_per_second)
                 .and_then(|(flash, origin)| ratio(flash, origin)),
-            index_bytes_per_gib: ratio(
-                self.index_bytes as f64,
-                self.stored_bytes as f64 / f64::from(1 << 30),
-            ),
+            index_bytes_per_gib: of_index(self.stored_bytes as f64 / f64::from(1 << 30)),
             index_fixed_bytes: self.index_fixed_bytes,
-            index_bytes_per_record: ratio(self.index_bytes as f64, self.records as f64),
+            index_bytes_per_record: of_index(self.records as f64),
             fill_seconds: rate.filter(|_| self.is_filling).map(|rate| left / rate),
             life_years: life_seconds.map(|seconds| seconds / DAY_SECONDS / YEAR_DAYS),
         }
@@ -152,6 +151,8 @@ mod tests {
         assert!(near(advice.index_bytes_per_gib, GIB as f64 / 100.0));
         assert!(near(advice.index_bytes_per_record, 16.0));
         assert!(near(advice.fill_seconds, 300.0 * 100.0), "300 GiB at 36 GiB an hour");
+        let few = Facts { index_bytes: 0, records: 300, ..facts }.advice();
+        assert_eq!((few.index_bytes_per_record, few.index_bytes_per_gib), (None, None));
         let done = Facts { is_filling: false, ..facts }.advice();
         assert_eq!(done.fill_seconds, None, "the fill has ended");
         let years = (400.0 * YEAR_DAYS * 5.0 - 100.0) / (36.0 * 24.0 * YEAR_DAYS);

@@ -7,8 +7,10 @@ use rustix::io::Errno;
 use storage::{Device, DeviceError, DeviceOptions, FileDevice};
 use warmfront::{ExactSize, HumanSize};
 
+use crate::descriptor;
 use crate::device_path::{DevicePath, DeviceRole};
 use crate::device_user::{DeviceUser, block_device_says};
+use crate::paths::Paths;
 
 /// Why a cache or log device cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +122,18 @@ pub enum DeviceOpenError {
         /// The path.
         path: PathBuf,
     },
+    /// The directory may not be changed by anybody.
+    #[error(
+        "{role} device {}: no file can be made in {}, which is marked as one that nobody may \
+         change; `chattr -i -a {}` takes that away", path.display(),
+        path.parent().unwrap_or(path).display(), path.parent().unwrap_or(path).display()
+    )]
+    ImmutableDirectory {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+    },
     /// The user may not use it.
     #[error(
         "{role} device {}: this user may not read and write it; change its owner or its mode, \
@@ -207,6 +221,29 @@ pub enum DeviceOpenError {
         /// Why.
         error: DeviceError,
     },
+}
+
+impl DeviceOpenError {
+    /// Whether there is no such file or device.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(
+            self,
+            DeviceOpenError::Missing { .. }
+                | DeviceOpenError::NoDirectory { .. }
+                | DeviceOpenError::NotMounted { .. }
+        )
+    }
+
+    /// Names the pool that uses a device, if it is one.
+    pub(crate) fn with_pool(self, paths: &Paths) -> DeviceOpenError {
+        let DeviceOpenError::InUse { role, path, user, pid } = self else { return self };
+        let running = descriptor::load_all(paths).unwrap_or_default();
+        let pool = running.into_iter().find(|running| Some(running.pid) == pid);
+        let user = pool.map_or(user, |running| {
+            format!("pool `{}`, mounted at {}", running.pool, running.mountpoint.display())
+        });
+        DeviceOpenError::InUse { role, path, user, pid }
+    }
 }
 
 /// A directory in which a pool is seen, and what it is to the pool.
@@ -301,6 +338,9 @@ impl DevicePath {
                 Some(Errno::NOENT) => DeviceOpenError::NoDirectory { role, path },
                 Some(Errno::ISDIR) => DeviceOpenError::Directory { role, path },
                 Some(Errno::ROFS) => DeviceOpenError::ReadOnly { role, path },
+                Some(Errno::PERM) if before.is_none() => {
+                    DeviceOpenError::ImmutableDirectory { role, path }
+                }
                 Some(Errno::PERM) if !is_block(&path) => DeviceOpenError::Immutable { role, path },
                 Some(Errno::PERM | Errno::ACCESS) => DeviceOpenError::Denied { role, path },
                 Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {

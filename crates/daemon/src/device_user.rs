@@ -20,14 +20,22 @@ pub(crate) struct DeviceUser {
 impl DeviceUser {
     /// The one that keeps others from using the device at `path`, as far as that can be found out.
     pub fn of(path: &Path) -> DeviceUser {
-        let known = mount_of_device(path).or_else(|| {
-            let pid = holder_of_lock(&fs::read_to_string("/proc/locks").ok()?, path)?;
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            let name = format!("process {pid} ({})", name.trim_end());
-            Some(DeviceUser { pid: Some(pid), name })
+        let known = mount_of_device(path).or_else(|| DeviceUser::with_lock(path)).or_else(|| {
+            // Who uses the file behind a loop device, or behind a partition of one, uses it too.
+            let mut behind = ["loop/backing_file", "../loop/backing_file"].into_iter();
+            let file = behind.find_map(|name| block_device_says(path, name))?;
+            DeviceUser::with_lock(Path::new(&file))
         });
         let other = "another process, or something else here".to_string();
         known.unwrap_or(DeviceUser { pid: None, name: other })
+    }
+
+    /// The process that holds a lock on `path`.
+    fn with_lock(path: &Path) -> Option<DeviceUser> {
+        let pid = holder_of_lock(&fs::read_to_string("/proc/locks").ok()?, path)?;
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let name = format!("process {pid} ({})", name.trim_end());
+        Some(DeviceUser { pid: Some(pid), name })
     }
 
     /// The loop device `device`, which shows a file as a disk.

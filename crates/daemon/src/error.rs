@@ -165,7 +165,7 @@ pub enum ControlError {
     #[error(transparent)]
     Settings(#[from] PoolFileError),
     /// A cache device cannot be used.
-    #[error(transparent)]
+    #[error("{}{}", .0, force_hint(.0))]
     Cache(#[from] CacheError),
     /// A log device cannot be used.
     #[error(transparent)]
@@ -195,6 +195,10 @@ pub enum ControlError {
         /// Why it failed.
         error: io::Error,
     },
+}
+
+fn force_hint(error: &CacheError) -> &'static str {
+    if error.is_forceable() { " (--force)" } else { "" }
 }
 
 impl ControlError {

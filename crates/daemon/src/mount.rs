@@ -17,7 +17,7 @@ use storage::{
 use warmfront::{DatasetError, DatasetTree, Datasets, EngineError, Pool, PoolOptions};
 use zil::Log;
 
-use crate::caches::{CacheSettings, KnownAs, Shelf};
+use crate::caches::{CacheSettings, KnownAs, NewFiles, Shelf};
 use crate::ceiling::{Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
 use crate::change::pool_name_from;
 use crate::checks::Places;
@@ -241,9 +241,11 @@ impl Prepared {
             EngineError::Dataset(error) => MountError::Settings(error.into()),
             error => MountError::Origin { path: self.places.origin.clone(), error },
         })?;
+        let shelf = Arc::new(shelf);
+        // Until the mount is there.
+        let new_files = NewFiles::of(&shelf);
         let found = shelf.fill(&pool, &self.caches, self.strict_caches)?;
         drop(early_stop);
-        let shelf = Arc::new(shelf);
         if let (Some(device), Some(log)) = (&self.intent_log.device, intent_log) {
             desk.take_in(&pool, device, log)?;
         }
@@ -333,6 +335,7 @@ impl Prepared {
             desk.watch(&pool).map_err(system("start a thread that looks at the log"))?;
         let cache_watch =
             shelf.watch(&pool).map_err(system("start a thread that looks at cache devices"))?;
+        new_files.keep();
         Ok(Running {
             pool,
             desk,
@@ -355,12 +358,7 @@ impl Prepared {
     fn known_as(&self) -> KnownAs {
         let origin = self.places.origin.as_os_str().as_encoded_bytes();
         match &self.settings {
-            Some(_) => KnownAs {
-                name: [self.pool.as_bytes(), b"\0", origin].concat(),
-                called: format!("pool `{}`", self.pool),
-                state_path: self.paths.caches(&self.pool),
-                paths: self.paths.clone(),
-            },
+            Some(_) => KnownAs::of_pool(&self.paths, &self.pool, &self.places.origin),
             None => {
                 let number = u128::from_le_bytes(crate::caches::id_of(origin));
                 KnownAs {

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use crate::caches::CacheError;
+use crate::caches::{CacheError, KnownAs, StoredCaches};
 use crate::checks;
 use crate::client::Client;
 use crate::descriptor;
@@ -178,13 +178,17 @@ pub fn add_cache(
     if caches.iter().any(|known| known.is_at(&device.path)) {
         return Err(CacheError::Present { path: device.path }.into());
     }
-    if device.size_bytes.is_none() && !device.path.exists() {
-        let (role, path) = (DeviceRole::Cache, device.path);
-        return Err(CacheError::from(DeviceOpenError::Missing { role, path }).into());
-    }
-    check_outside(&file, DeviceRole::Cache, &device).map_err(CacheError::from)?;
+    stored_caches(paths, &file).check(&device, force)?;
     caches.push(device);
     save_caches(file, &caches)
+}
+
+/// The cache devices of a pool that is not mounted.
+fn stored_caches(paths: &Paths, file: &PoolFile) -> StoredCaches {
+    let Settings { origin, mountpoint, .. } = &file.settings;
+    let origin = origin.canonicalize().unwrap_or_else(|_| origin.clone());
+    let known_as = KnownAs::of_pool(paths, &file.name, &origin);
+    StoredCaches::new(known_as, tops(&origin, mountpoint.as_deref()))
 }
 
 /// Whether a device lies outside of what a pool shows.
@@ -213,14 +217,15 @@ pub fn remove_cache(
     }
     let file = stored(paths, pool)?;
     let mut caches = file.settings.caches.clone();
-    let before = caches.len();
-    caches.retain(|known| !known.is_at(&path));
-    if caches.len() == before {
+    let Some(at) = caches.iter().position(|known| known.is_at(&path)) else {
         let has: Vec<String> = caches.iter().map(ToString::to_string).collect();
         let has = if has.is_empty() { "none".to_string() } else { has.join(", ") };
         return Err(CacheError::Unknown { path, has }.into());
-    }
-    save_caches(file, &caches)
+    };
+    let removed = caches.remove(at);
+    let stored = stored_caches(paths, &file);
+    let (changed, _) = save_caches(file, &caches)?;
+    Ok((changed, stored.wipe(&removed)))
 }
 
 fn save_caches(

@@ -27,8 +27,8 @@ pub fn probe_device(path: &OsStr) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A look at whether a device answers, by a process of its own: what is called of a file system that
-/// is frozen cannot be ended, and would keep this process from ending too.
+/// A look at whether a device answers, by a process of its own: what is called of a file system
+/// that is frozen cannot be ended, and would keep this process from ending too.
 ///
 /// The process is this program again, with [`PROBE_ARGUMENT`] and a path, which must lead to
 /// [`probe_device`].

@@ -530,10 +530,11 @@ pub struct CacheAdvice {
     pub origin_bytes_per_second: Option<f64>,
     /// Bandwidth of flash by that of the origin; above 1 streams gain as well.
     pub key_ratio_2: Option<f64>,
-    /// RAM that the index takes whatever is in it, bytes.
+    /// RAM that the index takes for the first records, bytes.
     #[serde(default)]
     pub index_fixed_bytes: u64,
-    /// RAM that the index takes for each record besides what it takes when it is empty, bytes.
+    /// RAM that the index takes beyond that, by the number of records, bytes; nothing while there
+    /// are few.
     #[serde(default)]
     pub index_bytes_per_record: Option<f64>,
     /// The same for a GiB on flash, bytes.

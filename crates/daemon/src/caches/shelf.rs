@@ -17,7 +17,6 @@ use warmfront::{ExactSize, Pool};
 use super::key::{CacheKey, CacheKeyError, Dwpd};
 use super::lives::{Lives, id_of, random_bytes};
 use crate::deadline::within;
-use crate::descriptor;
 use crate::device_open::{DeviceOpenError, Top};
 use crate::device_path::{DevicePath, DeviceRole};
 use crate::mountinfo::{mount_of, mounted_at, mounts};
@@ -30,10 +29,10 @@ const INDEX_SHARE: u64 = 4;
 
 /// How long a device may take to answer when it is opened, and between two looks whether one does
 /// by now that did not.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// How long one that is removed, or of which the length changes, is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a look at its path may take.
 const LOOK_MAX: Duration = Duration::from_millis(500);
 
@@ -90,6 +89,14 @@ pub enum CacheError {
          unmount the pool and mount it again"
     )]
     KeyLate,
+    /// It cannot be overwritten.
+    #[error("cache device {}: it cannot be wiped: {error}", path.display())]
+    Wipe {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// What must outlast a stop cannot be written.
     #[error("cannot note which cache devices are up to date in {}: {error}", path.display())]
     State {
@@ -123,9 +130,9 @@ impl CacheError {
 }
 
 /// A device that is open, and what was found out on the way.
-struct Found {
-    file: FileDevice,
-    length_before: Option<u64>,
+pub(super) struct Found {
+    pub file: FileDevice,
+    pub length_before: Option<u64>,
     /// Where its file system was mounted when the pool last used it.
     place_before: Option<PathBuf>,
     /// Where its file system is mounted.
@@ -194,6 +201,30 @@ pub(crate) struct Shelf {
     turn: Mutex<()>,
     /// Held for moments.
     devices: Mutex<Vec<Shelved>>,
+    /// Files that were made at this start.
+    made: Mutex<Vec<PathBuf>>,
+}
+
+/// The cache files that a mount has made, which are removed when this is dropped.
+pub(crate) struct NewFiles(Arc<Shelf>);
+
+impl NewFiles {
+    /// Those of this shelf, also those that it makes later.
+    pub fn of(shelf: &Arc<Shelf>) -> NewFiles {
+        NewFiles(shelf.clone())
+    }
+
+    /// They stay: the mount is there.
+    pub fn keep(self) {
+        self.0.made.lock().clear();
+    }
+}
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        let made = std::mem::take(&mut *self.0.made.lock());
+        within(PATIENCE, move || made.iter().for_each(|path| drop(std::fs::remove_file(path))));
+    }
 }
 
 impl Shelf {
@@ -242,6 +273,7 @@ impl Shelf {
             missing_key,
             turn: Mutex::default(),
             devices,
+            made: Mutex::default(),
         };
         Ok((shelf, flash))
     }
@@ -286,7 +318,8 @@ impl Shelf {
                         false => "",
                     };
                     let note = error.to_string();
-                    notes.push(format!("{note}; the pool goes on without it{again}"));
+                    let hint = if error.is_forceable() { " (--force-cache)" } else { "" };
+                    notes.push(format!("{note}{hint}; the pool goes on without it{again}"));
                     let place = format!("cache device {}", device.path.display());
                     let why = note.strip_prefix(&place).map(|why| why.trim_start_matches(": "));
                     let note = why.map_or(note.clone(), |why| why.trim_start().to_string());
@@ -397,7 +430,7 @@ impl Shelf {
         let found = within(ANSWER_MAX, move || open(&asked, &tops, &known, force));
         let found = found.ok_or_else(|| silent(device))?;
         let Found { file, length_before, place_before, place } =
-            found.map_err(|error| self.name_pool(error))?;
+            found.map_err(|error| error.with_pool(&self.paths))?;
         let file = Arc::new(file);
         let undo = || {
             let device = device.clone();
@@ -418,12 +451,11 @@ impl Shelf {
         let added = block_on(pool.add_cache(file.clone(), &opening));
         let opened = added.map_err(|error| {
             undo();
-            let owner = match &error {
-                AddError::OtherPool { pool } => self.lives.owner(*pool),
-                _ => None,
-            };
-            CacheError::Add { path: path.clone(), error, owner }
+            refused(&path, error, &self.lives)
         })?;
+        if length_before.is_none() {
+            self.made.lock().push(path.clone());
+        }
         let ring = rings(pool).find(|ring| !known.contains(&ring.device));
         let (id, size_bytes) = ring.map(|ring| (ring.device, ring.size_bytes)).unzip();
         let kept = size_bytes.filter(|_| opened == Opened::Warm);
@@ -475,7 +507,9 @@ impl Shelf {
         let former = self.find(&path);
         let mut devices = self.devices.lock();
         devices.retain(|known| Some(&known.device) != former.as_ref());
-        devices.push(Shelved { id, file: Some(file), ..Shelved::unused(device, note, None) });
+        let size_bytes = device.size_bytes.or(former.and_then(|former| former.size_bytes));
+        let device = DevicePath { size_bytes, ..device.clone() };
+        devices.push(Shelved { id, file: Some(file), ..Shelved::unused(&device, note, None) });
         drop(devices);
         // A key of each start makes it forget on purpose.
         let is_lost = !matches!(opened, Opened::Warm | Opened::OtherKey);
@@ -484,17 +518,6 @@ impl Shelf {
             tracing::warn!("{told}");
         }
         Ok(told)
-    }
-
-    /// Names the pool that uses a device, if it is one.
-    fn name_pool(&self, error: DeviceOpenError) -> DeviceOpenError {
-        let DeviceOpenError::InUse { role, path, user, pid } = error else { return error };
-        let running = descriptor::load_all(&self.paths).unwrap_or_default();
-        let pool = running.into_iter().find(|running| Some(running.pid) == pid);
-        let user = pool.map_or(user, |running| {
-            format!("pool `{}`, mounted at {}", running.pool, running.mountpoint.display())
-        });
-        DeviceOpenError::InUse { role, path, user, pid }
     }
 
     /// Stops using a device, and wipes it, so that nobody takes it for one that is up to date. One
@@ -615,7 +638,7 @@ impl Shelf {
 }
 
 /// Opens a device, all of which may hang.
-fn open(
+pub(super) fn open(
     device: &DevicePath,
     tops: &[Top],
     lives: &Lives,
@@ -638,13 +661,25 @@ fn open(
 }
 
 /// That a device hangs.
-fn silent(device: &DevicePath) -> CacheError {
+pub(super) fn silent(device: &DevicePath) -> CacheError {
     let (role, path, seconds) = (DeviceRole::Cache, device.path.clone(), ANSWER_MAX.as_secs());
     DeviceOpenError::Silent { role, path, seconds }.into()
 }
 
 fn rings(pool: &Pool) -> impl Iterator<Item = RingStatistics> {
     pool.flash_statistics().rings.into_iter()
+}
+
+impl KnownAs {
+    /// A pool that has settings.
+    pub fn of_pool(paths: &Paths, pool: &str, origin: &Path) -> KnownAs {
+        KnownAs {
+            name: [pool.as_bytes(), b"\0", origin.as_os_str().as_encoded_bytes()].concat(),
+            called: format!("pool `{pool}`"),
+            state_path: paths.caches(pool),
+            paths: paths.clone(),
+        }
+    }
 }
 
 /// How a pool is known from start to start.
@@ -658,6 +693,15 @@ pub(crate) struct KnownAs {
     pub state_path: PathBuf,
     /// Where other pools are found.
     pub paths: Paths,
+}
+
+/// That a device is refused.
+pub(super) fn refused(path: &Path, error: AddError, lives: &Lives) -> CacheError {
+    let owner = match &error {
+        AddError::OtherPool { pool } => lives.owner(*pool),
+        _ => None,
+    };
+    CacheError::Add { path: path.to_owned(), error, owner }
 }
 
 /// Why a device is refused, with its owner.

@@ -46,8 +46,9 @@ pub enum Opened {
     OtherKey,
     /// A cache whose journal is damaged, so that nothing in it can be trusted. It starts empty.
     Damaged,
-    /// Something that is not known to be encrypted, and could not be discarded: what is written from
-    /// now on is encrypted, and what was there can be read until it is overwritten. It starts empty.
+    /// Something that is not known to be encrypted, and could not be discarded: what is written
+    /// from now on is encrypted, and what was there can be read until it is overwritten. It starts
+    /// empty.
     Readable,
 }
 
@@ -241,6 +242,20 @@ impl Opening {
             key_check: key_check(options.cipher.as_ref(), &self.salt),
             layout,
         })
+    }
+
+    /// Sees whether [`Flash::add`](crate::Flash::add) would take a device, and changes nothing.
+    /// Says whether it is a cache of the pool.
+    ///
+    /// # Errors
+    /// Those of `add`, as far as they can be told beforehand.
+    pub async fn check(&self, device: &dyn Device) -> Result<bool, AddError> {
+        let found = look(device, self, None).await?;
+        if !found.is_usable {
+            let info = device.info();
+            Layout::new(info.size_bytes, info.block_bytes, None)?;
+        }
+        Ok(found.superblock.is_some_and(|superblock| superblock.pool == self.pool))
     }
 
     fn accepts(&self, life: u128) -> bool {

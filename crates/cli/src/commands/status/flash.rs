@@ -4,7 +4,7 @@ use std::fmt::Write;
 use daemon::protocol::{CacheAdvice, CacheStatus, Status};
 use warmfront::HumanSize;
 
-use crate::format::{Form, count, percent, seconds};
+use crate::format::{Form, count, percent, seconds, things};
 use crate::table::Table;
 
 /// What counts records that were offered to flash in vain.
@@ -166,7 +166,8 @@ fn times(count: u64) -> String {
 /// That too little was read to say anything, if so.
 pub(in crate::commands) fn too_early(advice: &CacheAdvice) -> Option<String> {
     let (reads, needed) = (advice.reads, advice.reads_needed?);
-    Some(format!("too early to tell ({} reads; ask again after {})", count(reads), count(needed)))
+    let (reads, needed) = (things(reads, "read"), count(needed));
+    Some(format!("too early to tell ({reads}; ask again after {needed})"))
 }
 
 /// How well the devices fit the load, in words.
@@ -208,6 +209,9 @@ fn advice(advice: &CacheAdvice) -> String {
                 "{each:.1} bytes of RAM a record, {bytes} for each GiB on flash; {fixed} fixed"
             ),
         );
+    } else if advice.index_fixed_bytes > 0 {
+        let fixed = HumanSize(advice.index_fixed_bytes);
+        line("index", format!("{fixed} of RAM: there are few records"));
     }
     if let Some(left) = advice.fill_seconds.filter(|left| *left > 0.0) {
         line("full in", format!("{} at the rate since it was mounted", seconds(left)));
@@ -235,17 +239,17 @@ pub(super) fn lines(counters: &BTreeMap<String, u64>) -> Vec<(&'static str, Stri
     }
     let (hits, misses) = (counter("l2_hits"), counter("l2_misses"));
     let flash = format!(
-        "{} records of {}, index {}; {} of what RAM misses",
-        count(counter("l2_records")),
+        "{} of {}, index {}; {} of what RAM misses",
+        things(counter("l2_records"), "record"),
         HumanSize(counter("l2_asize")),
         HumanSize(counter("l2_hdr_size")),
         percent(hits, hits + misses),
     );
-    let fed = counter("l2_fed");
+    let fed = counter("l2_fed") + counter("l2_metadata_fed");
     let unfed: u64 = UNFED.into_iter().map(counter).sum();
     let feed = format!(
-        "{} records taken in, {} not; {} given a second life, {} killed",
-        count(fed),
+        "{} taken in, {} not; {} given a second life, {} killed",
+        things(fed, "record"),
         count(unfed),
         count(counter("l2_second_lives")),
         count(counter("l2_killed")),
