@@ -158,7 +158,8 @@ impl fmt::Display for DevicePath {
 /// How long a look at a path may take; what hangs is as if nothing were there.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
-fn exists(path: &Path) -> bool {
+/// Whether there is something.
+pub(crate) fn exists(path: &Path) -> bool {
     let path = path.to_owned();
     within(LOOK_MAX, move || path.exists()).unwrap_or(false)
 }

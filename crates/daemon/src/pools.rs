@@ -5,7 +5,7 @@ use crate::checks;
 use crate::client::Client;
 use crate::descriptor;
 use crate::device_open::{DeviceOpenError, tops};
-use crate::device_path::{DevicePath, DeviceRole};
+use crate::device_path::{DevicePath, DeviceRole, exists};
 use crate::error::ControlError;
 use crate::logs::{self, GivenUp, LogError, LogTarget, MountProgress};
 use crate::paths::{Paths, remove_file};
@@ -150,7 +150,8 @@ pub fn destroy_pool(paths: &Paths, name: &str, force: bool) -> Result<Destroyed,
     let Ok(PoolFile { settings, .. }) = loaded else {
         return Ok(Destroyed { given_up, ..Destroyed::default() });
     };
-    let there = |device: DevicePath| Some(device.path).filter(|path| path.exists());
+    // One that hangs is not spoken of.
+    let there = |device: DevicePath| Some(device.path).filter(|path| exists(path));
     Ok(Destroyed {
         caches: settings.caches.into_iter().filter_map(there).collect(),
         log: settings.log.and_then(there),

@@ -222,8 +222,16 @@ impl NewFiles {
 
 impl Drop for NewFiles {
     fn drop(&mut self) {
-        let made = std::mem::take(&mut *self.0.made.lock());
-        within(PATIENCE, move || made.iter().for_each(|path| drop(std::fs::remove_file(path))));
+        let (made, lives) = (std::mem::take(&mut *self.0.made.lock()), self.0.lives.clone());
+        within(PATIENCE, move || {
+            for path in made {
+                let removed = std::fs::remove_file(&path).and_then(|()| lives.note(&path, None));
+                if let Err(error) = removed {
+                    let path = path.display();
+                    tracing::warn!(%path, %error, "a file that was made is not removed");
+                }
+            }
+        });
     }
 }
 
@@ -314,7 +322,7 @@ impl Shelf {
                 Err(error) => {
                     tracing::error!(%error, "the pool goes on without a cache device");
                     let again = match error.is_silent() {
-                        true => ", and tries it again every 10 s",
+                        true => "; it is tried again every 10 s",
                         false => "",
                     };
                     let note = error.to_string();
@@ -558,8 +566,8 @@ impl Shelf {
                 "it cannot be wiped ({error}): what it holds is not used again, but can be read"
             )),
             None => Some(
-                "it does not answer: it is wiped when it does, if that is within some seconds, \
-                 and stays open until then; what it holds is not used again"
+                "to wipe it takes longer, and goes on; until that has ended, or failed, it is in use; \
+                 what it holds is not used again"
                     .to_string(),
             ),
         })
