@@ -510,6 +510,19 @@ fn what_another_mount_of_the_origin_has_changed_is_seen_after_a_restart() {
         found = now;
         unmount();
     }
+    // Beside it, while it is mounted.
+    let second = path("second");
+    fs::create_dir(&second).expect("a mount point");
+    mount("tank");
+    assert!(look() == found);
+    warmfront.run(["mount", &path("slow/deep"), &second, "--arc-max=64M"]);
+    fs::write(directory.path().join("second/note"), "three").expect("written");
+    warmfront.run(["unmount", &second]);
+    unmount();
+    mount("tank");
+    found = look();
+    assert_eq!(found[1].as_deref(), Some(b"three".as_slice()));
+    unmount();
     // One that only reads takes nothing from it.
     warmfront.run(["mount", &path("slow"), &path("fast"), "--arc-max=64M", "--read-only"]);
     unmount();

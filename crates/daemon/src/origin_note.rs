@@ -55,9 +55,6 @@ impl OriginNote {
 
     /// Writes the file, in a way that lasts.
     pub fn save(&self, file: &Path) -> io::Result<()> {
-        if let Some(directory) = file.parent() {
-            fs::create_dir_all(directory)?;
-        }
         replace_file(file, &serde_json::to_vec(self)?, 0o600)
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct SnapshotFiles {
     running: PathBuf,
     /// Which origin they tell of.
     note: PathBuf,
+    /// Is there if that has been changed by another pool since this one was started or stopped.
+    mark: PathBuf,
 }
 
 impl SnapshotFiles {
@@ -34,12 +36,13 @@ impl SnapshotFiles {
             stopped: path.with_extension("stopped.snapshot"),
             running: path.with_extension("running.snapshot"),
             note: OriginNote::file(path),
+            mark: path.with_extension("distrusted"),
         }
     }
 
     /// Removes them.
     pub fn remove(&self) -> io::Result<()> {
-        for path in [&self.stopped, &self.running, &self.note] {
+        for path in [&self.stopped, &self.running, &self.note, &self.mark] {
             crate::paths::remove_file(path)?;
         }
         Ok(())
@@ -51,14 +54,18 @@ impl SnapshotFiles {
         if origin.is_in(&self.note) {
             return;
         }
-        if let Err(error) = self.distrust().and_then(|_| origin.save(&self.note)) {
+        // The note comes last: without it the next start distrusts it as well.
+        let made = self.note.parent().map_or(Ok(()), fs::create_dir_all);
+        if let Err(error) =
+            made.and_then(|()| self.distrust()).and_then(|()| origin.save(&self.note))
+        {
             // What is not noted is not believed at the next start.
             tracing::warn!(%error, "it cannot be noted which origin is used");
         }
     }
 
-    /// Before `origin` is changed: of what is there no pool believes what it has written down, but
-    /// that whose state lies at `changer`. `directory` has the state of all.
+    /// Before `origin` is changed: of what is there no pool believes at its next start what it has
+    /// written down, but that whose state lies at `changer`. `directory` has the state of all.
     pub fn distrust_all(
         directory: &Path,
         origin: &OriginNote,
@@ -66,23 +73,28 @@ impl SnapshotFiles {
     ) -> io::Result<()> {
         let pools = origin.pools(directory)?;
         let mut others = pools.iter().filter(|pool| Some(&***pool) != changer);
-        others.try_for_each(|pool| SnapshotFiles::new(pool).distrust().map(drop))
+        others.try_for_each(|pool| SnapshotFiles::new(pool).distrust())
     }
 
-    /// Takes what was written down at a stop for something written down before a crash. Says
-    /// whether there was any.
-    fn distrust(&self) -> io::Result<bool> {
-        match fs::rename(&self.stopped, &self.running) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+    /// What is written down until the next start is not believed there.
+    fn distrust(&self) -> io::Result<()> {
+        replace_file(&self.mark, &[], 0o600)
     }
 
-    /// What was written down last, and whether the pool was stopped then. From here on the pool
-    /// runs.
+    fn is_distrusted(&self) -> bool {
+        self.mark.exists()
+    }
+
+    /// What was written down last, and whether the pool was stopped then and nobody is known to
+    /// have changed the origin since. From here on the pool runs.
     fn take(&self) -> io::Result<Option<(Vec<u8>, bool)>> {
-        let cleanly = self.distrust()?;
+        let was_stopped = match fs::rename(&self.stopped, &self.running) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        let cleanly = was_stopped && !self.is_distrusted();
+        crate::paths::remove_file(&self.mark)?;
         let mut bytes = Vec::new();
         match File::open(&self.running) {
             Ok(file) => file.take(SNAPSHOT_BYTES_MAX).read_to_end(&mut bytes)?,
@@ -179,7 +191,9 @@ impl WarmthThread {
     /// Writes down what the cache holds, of a pool that nobody uses any more.
     pub fn stop(mut self) {
         self.end();
-        if let Err(error) = self.warmth.files.save(&self.warmth.pool, true) {
+        // Who has changed the origin beside this pool may have done so unnoticed.
+        let files = &self.warmth.files;
+        if let Err(error) = files.save(&self.warmth.pool, !files.is_distrusted()) {
             tracing::warn!(%error, "what the cache held cannot be written down");
         }
     }

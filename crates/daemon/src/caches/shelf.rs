@@ -566,8 +566,8 @@ impl Shelf {
                 "it cannot be wiped ({error}): what it holds is not used again, but can be read"
             )),
             None => Some(
-                "to wipe it takes longer, and goes on; until that has ended, or failed, it is in use; \
-                 what it holds is not used again"
+                "to wipe it takes longer, and goes on; until that has ended, or failed, it is in \
+                 use; what it holds is not used again"
                     .to_string(),
             ),
         })
