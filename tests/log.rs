@@ -10,8 +10,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use warmfront_tests::{
-    Mount, Program, Requirement, Warmfront, random_bytes, require, test_directory, wait_until,
+    Mount, Place, Program, Requirement, Warmfront, random_bytes, require, test_directory,
+    wait_until,
 };
+
+#[path = "log/origins.rs"]
+mod origins;
 
 const WORDS: [&str; 3] = ["-o", "write=back", "--arc-max=64M"];
 
@@ -291,33 +295,29 @@ impl Drop for Foreground<'_> {
     }
 }
 
-/// Mounts, makes a file last, and kills the daemon.
-fn crash(warmfront: &Warmfront, origin: &str, top: &str, log: &str, contents: &str) {
-    let program = warmfront.program(["mount", "-f", origin, top, "--log", log]);
+/// Mounts a pool or directory with a log, makes a file last, and kills the daemon.
+fn crash(place: &Place, origin: &str, top: &str, log: &str, contents: &str) {
+    let (warmfront, top, log) = (&place.warmfront, place.path(top), place.path(log));
+    let origin = if place.join(origin).is_dir() { place.path(origin) } else { origin.into() };
+    let program = warmfront.program(["mount", "-f", &origin, &top, "--log", &log]);
     let mut command = program.args(WORDS).into_command();
     let daemon = command.stdout(Stdio::null()).spawn().expect("it starts");
-    let _mount = Foreground { warmfront, top: top.to_string(), daemon };
-    let answers = || warmfront.program(["status", top]).run().succeeded();
+    let _mount = Foreground { warmfront, top: top.clone(), daemon };
+    let answers = || warmfront.program(["status", &top]).run().succeeded();
     assert!(wait_until(Duration::from_secs(20), answers), "the mount does not come up");
-    write(&Path::new(top).join("file"), contents);
+    write(&Path::new(&top).join("file"), contents);
 }
 
 /// Two origins whose directories have the same name, each with a log: the name means neither.
 #[test]
 fn a_name_that_two_origins_have_means_no_log() {
     require!(Requirement::Fuse);
-    let base = test_directory();
-    let warmfront = Warmfront::new();
-    let path = |name: &str| base.path().join(name).to_str().expect("text").to_string();
-    for name in ["one/data", "two/data", "three/data", "fast", "fast2"] {
-        fs::create_dir_all(base.path().join(name)).expect("a directory");
-    }
-    let at = |directory: &str, words: &[&str]| {
-        warmfront.program(words).directory(base.path().join(directory)).run()
-    };
-    let held = |log: &str| records(&warmfront, &path(log)).len();
-    crash(&warmfront, &path("one/data"), &path("fast"), &path("la:32M"), "one");
-    crash(&warmfront, &path("two/data"), &path("fast2"), &path("lb:32M"), "two");
+    let place = Place::new(&["one/data", "two/data", "three/data", "fast", "fast2"]);
+    let (warmfront, path) = (&place.warmfront, |name: &str| place.path(name));
+    let at = |directory, words: &[&str]| place.run_in(directory, words);
+    let held = |log: &str| records(warmfront, &path(log)).len();
+    crash(&place, "one/data", "fast", "la:32M", "one");
+    crash(&place, "two/data", "fast2", "lb:32M", "two");
     let all = [path("one/data"), path("two/data"), path("la"), path("lb")];
     for command in ["show", "replay", "discard"] {
         for directory in ["one", "two", "."] {
@@ -334,7 +334,7 @@ fn a_name_that_two_origins_have_means_no_log() {
     assert!(at(".", &["log", "show", "one/data"]).success().contains(&path("la")));
     assert!(at("two", &["log", "show", "./data"]).success().contains(&path("lb")));
     // A mount of another origin with the same name does not keep the log from being replayed.
-    lose(&base.path().join("two/data/file"));
+    lose(&place.join("two/data/file"));
     let mount = ["mount", &path("three/data"), &path("fast"), "--arc-max=64M"];
     warmfront.run(mount);
     let told = at("two", &["log", "replay", "./data"]);
@@ -344,29 +344,6 @@ fn a_name_that_two_origins_have_means_no_log() {
     let told = at("one", &["log", "discard", "./data"]).success();
     assert!(told.contains("are given up") && told.contains(&path("one/data")), "{told}");
     assert_eq!((held("la"), held("lb")), (0, 0));
-}
-
-/// A log that was written when its origin had another path is brought there once that leads to it.
-#[test]
-fn the_log_of_a_moved_origin_is_replayed_by_hand() {
-    require!(Requirement::Fuse);
-    let base = test_directory();
-    let warmfront = Warmfront::new();
-    let path = |name: &str| base.path().join(name).to_str().expect("text").to_string();
-    for name in ["slow", "fast"] {
-        fs::create_dir(base.path().join(name)).expect("a directory");
-    }
-    crash(&warmfront, &path("slow"), &path("fast"), &path("log:32M"), "contents");
-    lose(&base.path().join("slow/file"));
-    fs::rename(path("slow"), path("moved")).expect("renamed");
-    let words = ["mount", &path("moved"), &path("fast"), "--arc-max=64M", "--log", &path("log")];
-    let mount = || warmfront.program(words).run();
-    mount().fails_with(1, &["another path", "log replay", "ln -s", &path("moved"), &path("slow")]);
-    std::os::unix::fs::symlink(path("moved"), path("slow")).expect("made");
-    warmfront.run(["log", "replay", &path("log")]);
-    assert_eq!(fs::read_to_string(path("moved/file")).expect("it is there"), "contents");
-    mount().success();
-    warmfront.run(["unmount", &path("fast")]);
 }
 
 /// An older copy of a log in the place of it would undo what was written since.
@@ -751,12 +728,8 @@ fn a_damaged_log_is_replayed_as_far_as_it_is_good() {
 #[test]
 fn what_cannot_be_a_log_device_is_refused_with_words() {
     require!(Requirement::Fuse);
-    let directory = test_directory();
-    let warmfront = Warmfront::new();
-    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
-    for name in ["slow", "other", "fast", "second"] {
-        fs::create_dir(directory.path().join(name)).expect("a directory");
-    }
+    let place = Place::new(&["slow", "other", "fast", "second"]);
+    let (warmfront, path) = (&place.warmfront, |name: &str| place.path(name));
     let mount = |origin: &str, top: &str, log: &str, more: &[&str]| {
         let words = ["mount", &path(origin), &path(top), "--arc-max=64M", "--log", log];
         warmfront.program(words).args(more).run()
@@ -768,13 +741,13 @@ fn what_cannot_be_a_log_device_is_refused_with_words() {
     refused(&path("other"), 1, &["it is a directory; name a file in it"]);
     refused(&path("small:1M"), 2, &["is too small", "at least 17M"]);
     refused(&path("wrong:big"), 2, &["`big` is not a size"]);
-    assert!(!directory.path().join("small").exists(), "nothing is left of it");
+    assert!(!place.join("small").exists(), "nothing is left of it");
     mount("slow", "fast", &path("least:17M"), &[]).success();
     warmfront.run(["unmount", &path("fast")]);
     refused("/dev/null", 1, &["/dev/null"]);
     refused(&path("slow/log:32M"), 1, &["inside the origin", "choose a place outside"]);
     refused(&path("fast/log:32M"), 1, &["inside the mount point", "choose a place outside"]);
-    File::create(directory.path().join("tiny")).expect("a file").set_len(4096).expect("a hole");
+    File::create(place.join("tiny")).expect("a file").set_len(4096).expect("a hole");
     refused(&path("tiny"), 1, &["too small", "has 4K, and needs 17M", "tiny:SIZE"]);
     for name in ["tiny", "text"] {
         fs::write(path("text"), "somebody else's").expect("written");
@@ -783,7 +756,7 @@ fn what_cannot_be_a_log_device_is_refused_with_words() {
     let both = path("both:64M");
     let words = ["is named both as log and as cache device"];
     mount("slow", "fast", &both, &["--cache", &both]).fails_with(1, &words);
-    assert!(!directory.path().join("both").exists(), "nothing is left of it");
+    assert!(!place.join("both").exists(), "nothing is left of it");
     let ext4 = path("ext4");
     File::create(&ext4).expect("a file").set_len(32 << 20).expect("a hole");
     Program::new("mkfs.ext4").args(["-q", &ext4]).run().success();
@@ -814,12 +787,9 @@ fn what_cannot_be_a_log_device_is_refused_with_words() {
 #[test]
 fn settings_keep_a_log_device() {
     require!(Requirement::Fuse);
-    let directory = test_directory();
-    let warmfront = Warmfront::new();
-    let (origin, top) = (directory.path().join("slow"), directory.path().join("fast"));
-    fs::create_dir(&origin).expect("an origin");
-    fs::create_dir(&top).expect("a mount point");
-    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
+    let place = Place::new(&["slow", "fast"]);
+    let (warmfront, path) = (&place.warmfront, |name: &str| place.path(name));
+    let (origin, top) = (place.join("slow"), place.join("fast"));
     warmfront.run(["pool", "create", "tank", &path("slow"), "--log", &path("log:32M")]);
     let again = warmfront.program(["pool", "add", "tank", "log", &path("two:32M")]);
     again.run().fails_with(1, &["has a log device already"]);
@@ -855,12 +825,8 @@ fn settings_keep_a_log_device() {
 #[test]
 fn a_pool_that_crashed_tells_of_its_log() {
     require!(Requirement::Fuse);
-    let base = test_directory();
-    let warmfront = Warmfront::new();
-    let path = |name: &str| base.path().join(name).to_str().expect("text").to_string();
-    for name in ["slow", "fast"] {
-        fs::create_dir(base.path().join(name)).expect("a directory");
-    }
+    let place = Place::new(&["slow", "fast"]);
+    let (warmfront, path) = (&place.warmfront, |name: &str| place.path(name));
     warmfront.run(["pool", "create", "tank", &path("slow")]);
     let said = |holds: bool| {
         for words in [vec!["pool", "list"], vec!["pool", "status", "tank"]] {
@@ -873,7 +839,7 @@ fn a_pool_that_crashed_tells_of_its_log() {
         assert_eq!(row["log_to_replay"].is_string(), holds, "{row}");
     };
     said(false);
-    crash(&warmfront, "tank", &path("fast"), &path("log:32M"), "contents");
+    crash(&place, "tank", "fast", "log:32M", "contents");
     said(true);
     warmfront.run(["log", "discard", &path("log")]);
     said(false);

@@ -445,6 +445,9 @@ pub(crate) enum LogCommand {
         /// Also a log that looks like an older copy, such as one that another machine has written
         #[arg(long)]
         force: bool,
+        /// Where the origin's directory is, if it has moved or is not known
+        #[arg(long, value_name = "DIRECTORY")]
+        origin: Option<PathBuf>,
         /// A pool that is not mounted, its origin, or its log device
         #[arg(value_name = "POOL|PATH")]
         target: OsString,

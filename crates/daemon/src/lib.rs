@@ -65,7 +65,10 @@ pub use holders::holders_of;
 pub use line::LineError;
 pub use lock::{LockError, Owner};
 pub use logging::start as start_logging;
-pub use logs::{GivenUp, LogDiscarded, LogError, LogRecord, LogShown, LogTarget, MountProgress};
+pub use logs::{
+    GivenUp, Held, LogDiscarded, LogError, LogRecord, LogShown, LogTarget, MountProgress, Overlap,
+    WaitingLog,
+};
 pub use mount::mount_in_foreground;
 pub use mountinfo::{MountEntry, mount_of, mounted_at, mounts};
 pub use paths::{POOL_NAME_BYTES_MAX, Paths, PathsError};

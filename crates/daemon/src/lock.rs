@@ -60,18 +60,24 @@ pub enum LockError {
 #[derive(Debug)]
 pub(crate) struct PoolLock {
     // The name is let go last: once it is free, all is.
-    _origin: LockFile,
+    _origin: Option<LockFile>,
     _name: LockFile,
 }
 
 impl PoolLock {
-    /// Locks the origin, which is known by its device and inode, then the pool's name.
+    /// Locks the origin, which is known by its device and inode unless it is not there, then the
+    /// pool's name.
     ///
     /// # Errors
     /// When another daemon has one of them.
-    pub fn take(paths: &Paths, owner: &Owner, origin: (u64, u64)) -> Result<PoolLock, LockError> {
+    pub fn take(
+        paths: &Paths,
+        owner: &Owner,
+        origin: Option<(u64, u64)>,
+    ) -> Result<PoolLock, LockError> {
         // The origin first: that it is served already says more than that a name is taken.
-        let origin = LockFile::take(&paths.origin_lock(origin.0, origin.1), owner)?;
+        let lock = |(device, inode)| LockFile::take(&paths.origin_lock(device, inode), owner);
+        let origin = origin.map(lock).transpose()?;
         let name = LockFile::take(&paths.pool_lock(&owner.pool), owner)?;
         Ok(PoolLock { _origin: origin, _name: name })
     }
@@ -173,20 +179,20 @@ mod tests {
     fn a_lock_is_for_one_and_names_it() {
         let base = tempfile::tempdir().expect("a directory");
         let paths = Paths::new(base.path(), base.path());
-        let first = PoolLock::take(&paths, &owner("a", "/fast"), (1, 2)).expect("free");
+        let first = PoolLock::take(&paths, &owner("a", "/fast"), Some((1, 2))).expect("free");
         // The same origin under another name, and another origin under the same name.
         for (pool, origin) in [("b", (1, 2)), ("a", (1, 3))] {
-            let error = PoolLock::take(&paths, &owner(pool, "/x"), origin).expect_err("held");
+            let error = PoolLock::take(&paths, &owner(pool, "/x"), Some(origin)).expect_err("held");
             let message = error.to_string();
             assert!(message.contains("process 7") && message.contains("/fast"), "{message}");
         }
-        let other = PoolLock::take(&paths, &owner("b", "/x"), (1, 3)).expect("free");
+        let other = PoolLock::take(&paths, &owner("b", "/x"), Some((1, 3))).expect("free");
         let holder = |pool| PoolLock::holder(&paths, pool).map(|owner| owner.pid);
         assert_eq!((holder("a"), holder("c")), (Some(7), None));
         let at = PoolLock::holder_at(&paths, Path::new("/fast"));
         assert_eq!(at.map(|owner| owner.pool), Some("a".to_string()));
         drop(first);
-        drop(PoolLock::take(&paths, &owner("a", "/fast"), (1, 2)).expect("free again"));
+        drop(PoolLock::take(&paths, &owner("a", "/fast"), Some((1, 2))).expect("free again"));
         drop(other);
         assert_eq!(std::fs::read_dir(base.path()).expect("a directory").count(), 0);
     }
@@ -196,6 +202,6 @@ mod tests {
         let base = tempfile::tempdir().expect("a directory");
         let paths = Paths::new(base.path(), base.path());
         std::fs::write(paths.pool_lock("a"), "half a line").expect("written");
-        PoolLock::take(&paths, &owner("a", "/fast"), (1, 2)).expect("nobody holds it");
+        PoolLock::take(&paths, &owner("a", "/fast"), Some((1, 2))).expect("nobody holds it");
     }
 }

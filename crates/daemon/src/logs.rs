@@ -6,7 +6,10 @@ mod find;
 mod forget;
 mod inspect;
 mod marker;
+mod origin_id;
+mod overlap;
 mod progress;
+mod waiting;
 mod words;
 
 pub(crate) use desk::{Desk, LogSettings, Tell};
@@ -15,4 +18,7 @@ pub(crate) use find::{may_hold, unnamed, unnamed_marker};
 pub use forget::GivenUp;
 pub(crate) use forget::forget;
 pub use inspect::{LogDiscarded, LogRecord, LogShown, LogTarget};
+pub use overlap::Overlap;
 pub use progress::MountProgress;
+pub(crate) use waiting::Waiting;
+pub use waiting::{Held, WaitingLog};

@@ -28,7 +28,7 @@ use crate::drain::drain_at_end;
 use crate::early_stop::EarlyStop;
 use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
-use crate::logs::{Desk, LogSettings, Tell, unnamed, unnamed_marker};
+use crate::logs::{Desk, LogSettings, Tell, Waiting, unnamed, unnamed_marker};
 use crate::mountinfo::{mounted_at, mounts};
 use crate::origin_place::OriginPlace;
 use crate::paths::Paths;
@@ -382,9 +382,13 @@ impl Prepared {
             Some(_) => (self.pool.as_bytes().to_vec(), self.paths.log_marker(&self.pool)),
             None => (unnamed(place), unnamed_marker(&self.paths, place)),
         };
-        let desk =
-            Desk::new((&self.pool, &name), marker, (place, origin), Some(&self.places.mountpoint))?;
-        let (log, notes) = desk.open(origin, &self.intent_log, self.read_only, tell)?;
+        let mut notes = Vec::new();
+        for waiting in Waiting::find(&self.paths, place, &marker)? {
+            notes.extend(waiting.settle(origin, &self.intent_log, self.read_only, tell)?);
+        }
+        let desk = Desk::new((&self.pool, &name), marker, place, Some(&self.places.mountpoint))?;
+        let (log, found) = desk.open(origin, &self.intent_log, self.read_only, tell)?;
+        notes.extend(found);
         Ok((desk, log, notes))
     }
 
@@ -421,7 +425,7 @@ fn lock(paths: &Paths, pool: &str, places: &Places) -> Result<PoolLock, LockErro
         origin: places.origin.clone(),
         mountpoint: places.mountpoint.clone(),
     };
-    PoolLock::take(paths, &owner, places.origin_identity)
+    PoolLock::take(paths, &owner, Some(places.origin_identity))
 }
 
 /// A name made of the last part of the origin's path, which no other pool has.

@@ -258,15 +258,16 @@ impl Recovery {
     /// # Errors
     /// When the device fails.
     pub async fn discard(self) -> Result<Log, ReplayError> {
-        let log = self.superblock.log;
-        self.discard_as(log).await
+        let Superblock { log, pool, .. } = self.superblock;
+        self.discard_as(log, pool).await
     }
 
-    /// The same as another log, with this id: no copy of what it was is taken for it.
+    /// The same as another log, with this id and of this pool: no copy of what it was is taken for
+    /// it.
     ///
     /// # Errors
     /// When the device fails.
-    pub async fn discard_as(mut self, log: [u8; 16]) -> Result<Log, ReplayError> {
+    pub async fn discard_as(mut self, log: [u8; 16], pool: [u8; 16]) -> Result<Log, ReplayError> {
         // Positions that somebody may have been told do not come again.
         let lasted = match self.found.end {
             End::Damaged { lasted } => lasted,
@@ -276,7 +277,7 @@ impl Recovery {
         let start = Start { first: last.next(), previous: 0, ..self.end };
         let salt = salt(&self.seed, next_epoch(&self.superblock, self.epoch));
         let empty =
-            Superblock { log, salt, start, released: last, durable: last, ..self.superblock };
+            Superblock { log, pool, salt, start, released: last, durable: last, ..self.superblock };
         self.renew(empty).await?;
         let Recovery { device, clock, options, seed, superblock, epoch, .. } = self;
         Ok(Log::start(device, superblock, epoch, seed, options, clock).await?)

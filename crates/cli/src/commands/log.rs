@@ -17,7 +17,14 @@ const TABLE_ROWS: usize = 10_000;
 pub(crate) fn run(paths: &Paths, command: LogCommand) -> Result<()> {
     match command {
         LogCommand::Show { form, target } => show(paths, form, &target),
-        LogCommand::Replay { force, target } => replay(paths, force, &target),
+        LogCommand::Replay { force, origin, target } => {
+            let target = LogTarget::find(paths, &target)?;
+            let target = match origin {
+                Some(origin) => target.for_origin(paths, &origin),
+                None => target,
+            };
+            replay(paths, force, &target)
+        }
         LogCommand::Discard { json: as_json, target } => {
             let discarded = LogTarget::find(paths, &target)?.discard(paths)?;
             print(&match as_json {
@@ -132,8 +139,7 @@ fn summary(shown: &LogShown) -> String {
     text
 }
 
-fn replay(paths: &Paths, force: bool, target: &OsStr) -> Result<()> {
-    let target = LogTarget::find(paths, target)?;
+fn replay(paths: &Paths, force: bool, target: &LogTarget) -> Result<()> {
     let progress = Mutex::new(Progress::default());
     let tell = |now| progress.lock().unwrap_or_else(PoisonError::into_inner).show(now);
     let replayed = target.replay(paths, force, &tell);

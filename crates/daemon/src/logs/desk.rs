@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use storage::{Clock, Device, Origin, RealClock, block_on};
 use warmfront::{HumanSize, Pool, ReplayOptions, Replayed, replay};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::xxh3_64;
 use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
 use super::error::LogError;
-use super::find::origin_of_log;
+use super::find::of_same_origin;
 use super::marker::{Marker, digits, since};
+use super::origin_id::OriginId;
 use super::progress::MountProgress;
 use super::words::{are, counted, records, were};
 use crate::caches::random_bytes;
@@ -48,8 +49,10 @@ pub(crate) struct LogSettings {
 /// Keeps account of a pool's log device.
 #[derive(Debug)]
 pub(crate) struct Desk {
+    pool: String,
     pool_id: [u8; 16],
     origin: PathBuf,
+    origin_id: OriginId,
     /// Where the pool is seen.
     tops: Vec<Top>,
     marker_path: PathBuf,
@@ -94,12 +97,12 @@ impl Desk {
     pub fn new(
         (pool, name): (&str, &[u8]),
         marker_path: PathBuf,
-        (path, origin): (&Path, &dyn Origin),
+        path: &Path,
         mountpoint: Option<&Path>,
     ) -> Result<Desk, LogError> {
         let state = |error| LogError::State { path: marker_path.clone(), error };
-        let root = block_on(origin.root()).map_err(LogError::Origin)?;
-        origin.forget(root.object, 1);
+        let origin_id = OriginId::at(path)
+            .map_err(|error| LogError::Origin { path: path.to_owned(), error })?;
         let found = Marker::load(&marker_path).map_err(state)?;
         let is_noted = found.is_some();
         let marker = found.unwrap_or_else(|| Marker {
@@ -108,22 +111,17 @@ impl Desk {
             path: PathBuf::new(),
             pool: pool.to_string(),
             origin: path.to_owned(),
+            origin_id: Some(origin_id.clone()),
             since: String::new(),
             given_up: Vec::new(),
         });
-        let marker = Marker { pool: pool.to_string(), origin: path.to_owned(), ..marker };
-        let mut hash = Xxh3::new();
-        hash.update(&root.object.0.to_le_bytes());
-        if let Some(born) = root.attributes.born {
-            hash.update(&born.seconds.to_le_bytes());
-            hash.update(&born.nanoseconds.to_le_bytes());
-        }
         let mut pool_id = [0; 16];
         pool_id[..8].copy_from_slice(&xxh3_64(name).to_le_bytes());
-        pool_id[8..].copy_from_slice(&hash.digest().to_le_bytes());
+        pool_id[8..].copy_from_slice(&origin_id.digest());
         let state = Arc::new(Mutex::new(State { marker, is_noted, device: None }));
         let tops = tops(path, mountpoint);
-        Ok(Desk { pool_id, origin: path.to_owned(), tops, marker_path, state })
+        let (pool, origin) = (pool.to_string(), path.to_owned());
+        Ok(Desk { pool, pool_id, origin, origin_id, tops, marker_path, state })
     }
 
     fn state_error(&self, error: io::Error) -> LogError {
@@ -151,6 +149,11 @@ impl Desk {
             return Ok((None, hidden.into_iter().collect()));
         }
         let mut notes = Vec::new();
+        let noted = marker.origin_id.as_ref();
+        let is_other_origin = noted.is_some_and(|id| id.digest() != self.origin_id.digest());
+        if marker.in_use.is_some() && is_other_origin && !settings.discard {
+            return Err(LogError::OriginGone { path: marker.path, origin: marker.origin });
+        }
         let lost = |what: String| LogError::Lost {
             path: marker.path.clone(),
             pool: marker.pool.clone(),
@@ -224,20 +227,13 @@ impl Desk {
         let (id, epoch) = (digits(recovery.id()), recovery.epoch());
         let found = recovery.found().clone();
         let records = found.records();
-        if recovery.pool() != self.pool_id {
-            let origin = self.origin.clone();
-            let (is_own, is_same) = (
-                recovery.pool()[..8] == self.pool_id[..8],
-                recovery.pool()[8..] == self.pool_id[8..],
-            );
+        let (is_own, is_same) =
+            (recovery.pool()[..8] == self.pool_id[..8], recovery.pool()[8..] == self.pool_id[8..]);
+        if !is_same {
             if records > 0 && is_own && !settings.discard {
-                return Err(LogError::OtherOrigin { path, origin, records });
+                return Err(LogError::OtherOrigin { path, origin: self.origin.clone(), records });
             }
-            if records > 0 && is_same && !settings.force {
-                let was = origin_of_log(&self.marker_path, &id).filter(|was| *was != origin);
-                return Err(LogError::Moved { path, origin, was, records });
-            }
-            if !is_own && !is_same && !settings.force {
+            if !is_own && !settings.force {
                 return Err(LogError::OtherPool { path, records });
             }
             miss("holds another log now")?;
@@ -255,9 +251,15 @@ impl Desk {
             miss("seems to be an older copy")?;
             return Ok((Some(self.anew(&path, recovery)?), notes));
         }
+        // Written when the origin had another path, or its pool another name.
+        let others = match is_own {
+            true => Vec::new(),
+            false => of_same_origin(&self.marker_path, &self.origin_id),
+        };
         let failed = |error| LogError::Finish { path: path.clone(), error };
         let beyond = beyond(&path, &found);
-        if settings.discard || marker.given_up.contains(&id) {
+        let given_up = |marker: &Marker| marker.given_up.contains(&id);
+        if settings.discard || given_up(&marker) || others.iter().any(given_up) {
             if records > 0 {
                 let why = match settings.discard {
                     true => "as you asked",
@@ -272,11 +274,14 @@ impl Desk {
                 return Ok((Some(self.anew(&path, recovery)?), notes));
             }
             notes.extend(beyond);
-            let log = block_on(recovery.discard()).map_err(failed)?;
+            let log = match is_own {
+                true => block_on(recovery.discard()).map_err(failed)?,
+                false => self.anew(&path, recovery)?,
+            };
             return Ok((Some(log), notes));
         }
-        let is_emptied = marker.in_use.is_none() && self.state.lock().is_noted;
-        if is_emptied && records > 0 && !settings.older_too {
+        let is_noted = self.state.lock().is_noted || !others.is_empty();
+        if marker.in_use.is_none() && is_noted && records > 0 && !settings.older_too {
             let origin = self.origin.clone();
             return Err(LogError::Emptied { path, origin, records });
         }
@@ -293,7 +298,11 @@ impl Desk {
             End::Unreadable { error } => Err(LogError::Unreadable { path, applied, last, error }),
             _ => {
                 notes.extend(beyond);
-                Ok((Some(block_on(recovery.finish()).map_err(failed)?), notes))
+                let log = match is_own {
+                    true => block_on(recovery.finish()).map_err(failed)?,
+                    false => self.anew(&path, recovery)?,
+                };
+                Ok((Some(log), notes))
             }
         }
     }
@@ -365,11 +374,11 @@ impl Desk {
         })
     }
 
-    /// Goes on with a log that was given up, or a copy of one, as with a new one: should another
-    /// copy come back, it is not taken for this one.
+    /// Goes on with a log that was given up, or a copy of one, or one that has another name for the
+    /// pool, as with a new one: should a copy of it come back, it is not taken for this one.
     fn anew(&self, path: &Path, recovery: Recovery) -> Result<Log, LogError> {
         let id = random_bytes().map_err(|error| self.state_error(error))?;
-        let log = block_on(recovery.discard_as(id));
+        let log = block_on(recovery.discard_as(id, self.pool_id));
         log.map_err(|error| LogError::Finish { path: path.to_owned(), error })
     }
 
@@ -381,6 +390,9 @@ impl Desk {
             state.marker.in_use = Some(id.clone());
             state.marker.epoch = log.epoch();
             state.marker.path = device.path.clone();
+            state.marker.pool = self.pool.clone();
+            state.marker.origin = self.origin.clone();
+            state.marker.origin_id = Some(self.origin_id.clone());
             state.marker.given_up.retain(|known| *known != id);
             let since = since(&self.origin).map_err(|error| self.state_error(error))?;
             state.marker.since = since;

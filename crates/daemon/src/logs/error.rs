@@ -2,10 +2,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use storage::{DeviceError, OriginError};
+use storage::DeviceError;
 use warmfront::{ExactSize, ReplayError};
 use zil::OpenError;
 
+use super::waiting::WaitingLog;
 use super::words;
 use crate::device_open::DeviceOpenError;
 
@@ -62,24 +63,22 @@ pub enum LogError {
         /// What it holds.
         records: u64,
     },
-    /// The origin was moved, or its pool has another name.
+    /// Another log may hold what the same files lack.
+    #[error("{0}")]
+    Waiting(Box<WaitingLog>),
+    /// Its origin is not where it was.
     #[error(
-        "the log on {} has {} for this origin, written when it had another path or its pool \
-         another name{}. Bring them there with `warmfront log replay {}`, and mount then{}; or \
-         give them up with `warmfront log discard {}` and overwrite it with --force-log",
-        path.display(), words::records(*records),
-        was.as_ref().map_or(String::new(), |was| format!(": {}", was.display())),
-        path.display(), old_path(origin, was.as_deref()), path.display()
+        "the log on {} may hold writes that the directory lacks which was at {}; {}. If it has \
+         moved, mount it where it is with --log {}, or bring them there with `warmfront log replay \
+         --origin DIRECTORY {}`; or give them up for good with `warmfront log discard {}`",
+        path.display(), origin.display(), now_there(origin), path.display(), path.display(),
+        path.display()
     )]
-    Moved {
-        /// The path.
+    OriginGone {
+        /// Where the log lies.
         path: PathBuf,
-        /// The origin as it is called now.
+        /// Where the origin was.
         origin: PathBuf,
-        /// And then, if that is noted and another one.
-        was: Option<PathBuf>,
-        /// What the log holds.
-        records: u64,
     },
     /// The origin has changed.
     #[error(
@@ -147,8 +146,13 @@ pub enum LogError {
         error: zil::ReplayError,
     },
     /// The origin does not answer.
-    #[error("the origin cannot be asked which one it is: {0}")]
-    Origin(OriginError),
+    #[error("the origin {} cannot be used: {error}", path.display())]
+    Origin {
+        /// The origin.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// What must outlast a stop cannot be read or written.
     #[error(
         "cannot note or look up in {} whether a log is in use: {error}; without that, lost writes \
@@ -223,8 +227,10 @@ pub enum LogError {
         "the log on {} holds {}, though all that it held was at the origin {} or \
          given up when it was last used: it seems to be an older copy, which would overwrite \
          what was written since. Give it up with `warmfront log discard {}`; or, if another \
-         machine wrote it since, bring it to the origin with `warmfront log replay --force {}`",
-        path.display(), words::records(*records), origin.display(), path.display(), path.display()
+         machine wrote it since, bring it to the origin with `warmfront log replay --force \
+         --origin {} {}`",
+        path.display(), words::records(*records), origin.display(), path.display(),
+        origin.display(), path.display()
     )]
     Emptied {
         /// The path.
@@ -240,8 +246,10 @@ pub enum LogError {
          newer than this one, which has {}. To replay it would overwrite what was \
          written since. Bring the newest one back and mount with it; or go on without it for good \
          with --discard-log; or, if there is none, bring what this one has to the origin with \
-         `warmfront log replay --force {}`; or look at what the origin holds with --read-only",
-        path.display(), origin.display(), words::records(*records), path.display()
+         `warmfront log replay --force --origin {} {}`; or look at what the origin holds with \
+         --read-only",
+        path.display(), origin.display(), words::records(*records), origin.display(),
+        path.display()
     )]
     Older {
         /// The path.
@@ -289,7 +297,8 @@ pub enum LogError {
     },
     /// Nobody knows for which pool a device is a log.
     #[error(
-        "it is not known for which origin {} is a log; name the pool", path.display()
+        "it is not known for which origin {} is a log; name that: `warmfront log replay --origin \
+         DIRECTORY {}`", path.display(), path.display()
     )]
     NoPool {
         /// The path.
@@ -317,12 +326,12 @@ fn what_helps(error: &OpenError) -> &'static str {
     }
 }
 
-/// What a log needs to find an origin where it was.
-fn old_path(origin: &Path, was: Option<&Path>) -> String {
-    was.filter(|was| !was.exists()).map_or(String::new(), |was| {
-        let (origin, was) = (origin.display(), was.display());
-        format!(" (until then the old path has to lead there: `ln -s {origin} {was}`)")
-    })
+/// What has become of the place of an origin.
+fn now_there(origin: &Path) -> &'static str {
+    match origin.is_dir() {
+        true => "what is there now is another one",
+        false => "it is not there now",
+    }
 }
 
 /// How long a device is, with its verb.

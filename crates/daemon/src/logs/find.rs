@@ -3,7 +3,8 @@ use std::path::{Path, PathBuf};
 
 use super::error::LogError;
 use super::inspect::{LogTarget, PoolOfLog};
-use super::marker::Marker;
+use super::marker::{Marker, digits};
+use super::origin_id::OriginId;
 use crate::descriptor;
 use crate::device_path::{DevicePath, is_same};
 use crate::error::ControlError;
@@ -13,7 +14,7 @@ use crate::protocol::Descriptor;
 use crate::target::find_mount;
 
 /// What is noted of a log, and where.
-type Noted = (PathBuf, Marker);
+pub(super) type Noted = (PathBuf, Marker);
 
 impl LogTarget {
     /// Finds out what `text` names: a pool, a mount point or a path under it, an origin, else a
@@ -34,12 +35,17 @@ impl LogTarget {
             }
             let marker_path = unnamed_marker(paths, &mounted.origin);
             if let Some(place) = markers.iter().position(|(path, _)| *path == marker_path) {
-                return of_marker(paths, text, &markers, place);
+                return of_marker(paths, text, &markers, place, &mounted.origin);
             }
         }
         let names = |marker: &Marker| named.is_some_and(|name| marker.pool == name);
-        let leads =
-            |marker: &Marker| is_same(&marker.path, &path) || is_same(&marker.origin, &path);
+        let is_origin = |marker: &Marker| match &marker.origin_id {
+            Some(id) => id.is_at(&path),
+            None => is_same(&marker.origin, &path),
+        };
+        let leads = |marker: &Marker| {
+            is_same(&marker.path, &path) || is_origin(marker) || marker.origin == path
+        };
         let places = |is: &dyn Fn(&Marker) -> bool| -> Vec<usize> {
             (0..markers.len()).filter(|place| is(&markers[*place].1)).collect()
         };
@@ -47,22 +53,70 @@ impl LogTarget {
         if found.len() > 1 && places(&names).is_empty() {
             // Of all that lay at this path, or had this origin, one may hold something.
             let in_use = places(&|marker| leads(marker) && marker.in_use.is_some());
+            let origins = places(&|marker| is_origin(marker) && marker.in_use.is_some());
             if in_use.len() == 1 {
                 found = in_use;
+            } else if origins.len() == 1 {
+                found = origins;
             } else if in_use.is_empty() && !path.is_dir() {
                 found.clear();
             }
         }
+        let is_device = path.exists() && !path.is_dir();
         match found[..] {
-            [place] => of_marker(paths, text, &markers, place),
-            [] if path.exists() && !path.is_dir() => {
-                let device = DevicePath { path, size_bytes: None };
-                let given_up = given_up(markers);
-                Ok(LogTarget { device, owner: None, marker_path: None, given_up })
+            [place] => of_marker(paths, text, &markers, place, &path),
+            [] if is_device => {
+                let device = DevicePath { path: path.clone(), size_bytes: None };
+                let given_up = given_up(&markers);
+                let target = LogTarget { device, owner: None, marker_path: None, given_up };
+                // It may lie elsewhere than it did when it was noted.
+                let id = target.look().ok().map(|log| digits(log.id()));
+                let is_it = |(_, marker): &Noted| id.is_some() && marker.in_use == id;
+                Ok(match markers.iter().find(|noted| is_it(noted)) {
+                    Some(noted) => {
+                        let device = target.device;
+                        let found = LogTarget::of_noted(paths, noted, &noted.1.origin, &markers);
+                        LogTarget { device, ..found }
+                    }
+                    None => target,
+                })
             }
             [] => Err(no_target(text)),
             _ => Err(ambiguous(text, found.iter().map(|place| &markers[*place].1)).into()),
         }
+    }
+
+    /// The log of which a note tells, for the directory `origin`.
+    pub(super) fn of_noted(
+        paths: &Paths,
+        (marker_path, marker): &Noted,
+        origin: &Path,
+        all: &[Noted],
+    ) -> LogTarget {
+        let (pool, path) = (marker.pool.clone(), marker.path.clone());
+        let (name, lock_name) = match *marker_path == paths.log_marker(&pool) {
+            true => (pool.as_bytes().to_vec(), pool.clone()),
+            false => (unnamed(&marker.origin), unnamed_id(&marker.origin)),
+        };
+        let device = DevicePath { path, size_bytes: None };
+        let owner = Some(PoolOfLog { pool, name, origin: origin.to_owned(), lock_name });
+        let (marker_path, given_up) = (Some(marker_path.clone()), given_up(all));
+        LogTarget { device, owner, marker_path, given_up }
+    }
+
+    /// The same log for the directory `origin`, wherever its origin was when it was noted.
+    #[must_use]
+    pub fn for_origin(mut self, paths: &Paths, origin: &Path) -> LogTarget {
+        let origin = origin.canonicalize().unwrap_or_else(|_| origin.to_owned());
+        let owner = self.owner.take().unwrap_or_else(|| PoolOfLog {
+            pool: origin.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            name: unnamed(&origin),
+            origin: PathBuf::new(),
+            lock_name: unnamed_id(&origin),
+        });
+        let marker_path = self.marker_path.take().unwrap_or_else(|| unnamed_marker(paths, &origin));
+        let owner = Some(PoolOfLog { origin, ..owner });
+        LogTarget { owner, marker_path: Some(marker_path), ..self }
     }
 }
 
@@ -92,18 +146,19 @@ fn of_pool(paths: &Paths, pool: &str, markers: Vec<Noted>) -> Result<LogTarget, 
     let (pool, name) = (pool.to_string(), pool.as_bytes().to_vec());
     let lock_name = pool.clone();
     let owner = Some(PoolOfLog { pool, name, origin: settings.origin, lock_name });
-    let given_up = given_up(markers);
+    let given_up = given_up(&markers);
     Ok(LogTarget { device, owner, marker_path: Some(marker_path), given_up })
 }
 
-/// The log of which one of the markers tells.
+/// The log of which one of the markers tells, found by `path`, which may be its origin's.
 fn of_marker(
     paths: &Paths,
     text: &OsStr,
     markers: &[Noted],
     place: usize,
+    path: &Path,
 ) -> Result<LogTarget, ControlError> {
-    let (marker_path, marker) = &markers[place];
+    let marker = &markers[place].1;
     let has_it = |other: &&Noted| other.1.in_use.is_some() && is_same(&other.1.path, &marker.path);
     if marker.in_use.is_none()
         && let Some((_, user)) = markers.iter().find(has_it)
@@ -111,19 +166,14 @@ fn of_marker(
         // What lies there by now is of another origin.
         return Err(ambiguous(text, [marker, user].into_iter()).into());
     }
-    let Marker { pool, origin, path, .. } = marker.clone();
-    let (name, lock_name) = match *marker_path == paths.log_marker(&pool) {
-        true => (pool.as_bytes().to_vec(), pool.clone()),
-        false => (unnamed(&origin), unnamed_id(&origin)),
-    };
-    let device = DevicePath { path, size_bytes: None };
-    let owner = Some(PoolOfLog { pool, name, origin, lock_name });
-    let given_up = given_up(markers.to_vec());
-    Ok(LogTarget { device, owner, marker_path: Some(marker_path.clone()), given_up })
+    let is_it = marker.origin_id.as_ref().is_some_and(|id| id.is_at(path));
+    let origin = path.canonicalize().ok().filter(|_| is_it);
+    let origin = origin.unwrap_or_else(|| marker.origin.clone());
+    Ok(LogTarget::of_noted(paths, &markers[place], &origin, markers))
 }
 
-fn given_up(markers: Vec<Noted>) -> Vec<String> {
-    markers.into_iter().flat_map(|(_, marker)| marker.given_up).collect()
+fn given_up(markers: &[Noted]) -> Vec<String> {
+    markers.iter().flat_map(|(_, marker)| marker.given_up.clone()).collect()
 }
 
 /// The name by which the log of a pool without settings knows it.
@@ -142,11 +192,14 @@ pub(crate) fn unnamed_marker(paths: &Paths, origin: &Path) -> PathBuf {
     paths.log_marker(&unnamed_id(origin))
 }
 
-/// The origin for which a log is noted as in use, beside what is noted at `marker_path`.
-pub(super) fn origin_of_log(marker_path: &Path, id: &str) -> Option<PathBuf> {
-    let noted = markers(marker_path.parent()?).ok()?;
-    let is_it = |(_, marker): &Noted| marker.in_use.as_deref() == Some(id);
-    noted.into_iter().find(is_it).map(|(_, marker)| marker.origin)
+/// What is noted of logs of an origin, beside what is noted at `marker_path`.
+pub(super) fn of_same_origin(marker_path: &Path, id: &OriginId) -> Vec<Marker> {
+    let noted = marker_path.parent().and_then(|directory| markers(directory).ok());
+    let is_it = |(path, marker): &Noted| {
+        path != marker_path
+            && marker.origin_id.as_ref().is_some_and(|noted| noted.digest() == id.digest())
+    };
+    noted.into_iter().flatten().filter(is_it).map(|(_, marker)| marker).collect()
 }
 
 /// The log of a pool with settings that may hold what the origin does not.
@@ -173,13 +226,11 @@ fn ambiguous<'a>(text: &OsStr, markers: impl Iterator<Item = &'a Marker>) -> Log
 }
 
 /// All that is noted of logs. What cannot be read is left out.
-fn markers(directory: &Path) -> Result<Vec<Noted>, ControlError> {
+pub(super) fn markers(directory: &Path) -> Result<Vec<Noted>, LogError> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => {
-            return Err(ControlError::System { path: directory.to_owned(), error });
-        }
+        Err(error) => return Err(LogError::State { path: directory.to_owned(), error }),
     };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let of_logs = paths.filter(|path| path.to_string_lossy().ends_with(".log.json"));

@@ -108,6 +108,7 @@ mod tests {
             path: "/flash/log".into(),
             pool: "tank".into(),
             origin: "/slow".into(),
+            origin_id: None,
             since: String::new(),
             given_up: Vec::new(),
         };

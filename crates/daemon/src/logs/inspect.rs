@@ -1,9 +1,10 @@
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::executor::block_on;
 use serde::Serialize;
-use storage::{DirectoryOptions, DirectoryOrigin, FileDevice, Origin};
+use storage::{DirectoryOptions, DirectoryOrigin, FileDevice, Origin, OriginError};
 use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
 use super::desk::{Desk, LogSettings, Tell, beyond, clock, contents};
@@ -210,26 +211,48 @@ impl LogTarget {
         tell: Tell<'_>,
     ) -> Result<Vec<String>, ControlError> {
         let path = self.device.path.clone();
-        let (Some(owner), Some(marker_path)) = (&self.owner, &self.marker_path) else {
+        let Some(owner) = &self.owner else {
             return Err(LogError::NoPool { path }.into());
         };
         if !path.exists() {
             let (pool, what) = (owner.pool.clone(), "is not there".to_string());
             return Err(LogError::Lost { path, pool, what }.into());
         }
+        let gone = || LogError::OriginGone { path: path.clone(), origin: owner.origin.clone() };
+        if !owner.origin.is_dir() {
+            return Err(gone().into());
+        }
         let _lock = self.lock(paths, owner)?;
         OriginNote::of(&owner.origin)
             .and_then(|note| SnapshotFiles::distrust_all(paths.state_directory(), &note, None))
             .map_err(|error| ControlError::System { path: owner.origin.clone(), error })?;
-        let origin = DirectoryOrigin::open(&owner.origin, DirectoryOptions::default());
-        let origin: Arc<dyn Origin> = Arc::new(origin.map_err(LogError::Origin)?);
-        let pool = (&*owner.pool, &*owner.name);
-        let desk = Desk::new(pool, marker_path.clone(), (&owner.origin, &*origin), None)?;
-        let device = Some(self.device.clone());
-        let settings = LogSettings { device, older_too: force, ..LogSettings::default() };
+        let opened = DirectoryOrigin::open(&owner.origin, DirectoryOptions::default());
+        let cannot = |error: OriginError| LogError::Origin {
+            path: owner.origin.clone(),
+            error: std::io::Error::other(error),
+        };
+        let origin = opened.map_err(cannot)?;
         let system = |error| ControlError::System { path: path.clone(), error };
         let _early_stop = EarlyStop::watch().map_err(system)?;
-        let (_, notes) = desk.open(&*origin, &settings, false, tell)?;
+        Ok(self.bring(&origin, force, tell)?)
+    }
+
+    /// Brings what the log holds to the origin of its pool, which whoever calls this has locked.
+    pub(super) fn bring(
+        &self,
+        origin: &dyn Origin,
+        force: bool,
+        tell: Tell<'_>,
+    ) -> Result<Vec<String>, LogError> {
+        let path = self.device.path.clone();
+        let (Some(owner), Some(marker_path)) = (&self.owner, &self.marker_path) else {
+            return Err(LogError::NoPool { path });
+        };
+        let pool = (&*owner.pool, &*owner.name);
+        let desk = Desk::new(pool, marker_path.clone(), &owner.origin, None)?;
+        let device = Some(self.device.clone());
+        let settings = LogSettings { device, older_too: force, ..LogSettings::default() };
+        let (_, notes) = desk.open(origin, &settings, false, tell)?;
         desk.emptied()?;
         Ok(notes)
     }
@@ -293,14 +316,18 @@ impl LogTarget {
 
         paths.make_runtime_directory()?;
         let system = |error| ControlError::System { path: owner.origin.clone(), error };
-        let metadata = std::fs::metadata(&owner.origin).map_err(system)?;
+        // What is given up needs no origin: that may be gone, or elsewhere.
+        let identity = match std::fs::metadata(&owner.origin) {
+            Ok(found) => Some((found.dev(), found.ino())),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(system(error)),
+        };
         let holder = Owner {
             pid: std::process::id(),
             pool: owner.pool.clone(),
             origin: owner.origin.clone(),
             mountpoint: PathBuf::new(),
         };
-        let identity = (metadata.dev(), metadata.ino());
         let taken = match PoolLock::take(paths, &holder, identity) {
             Err(LockError::Held(other)) if other.origin != owner.origin => {
                 let holder = Owner { pool: owner.lock_name.clone(), ..holder };
@@ -328,7 +355,7 @@ impl LogTarget {
     }
 
     /// The same though somebody uses it.
-    fn look(&self) -> Result<Recovery, LogError> {
+    pub(super) fn look(&self) -> Result<Recovery, LogError> {
         let path = self.device.path.clone();
         let device = DevicePath { path: path.clone(), size_bytes: None };
         recover(path, device.look(DeviceRole::Log)?)

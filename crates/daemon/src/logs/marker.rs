@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
+use super::origin_id::OriginId;
 use crate::paths::replace_file;
 use crate::wire_path;
 
@@ -34,6 +35,9 @@ pub(super) struct Marker {
     /// The pool's origin.
     #[serde(with = "wire_path")]
     pub origin: PathBuf,
+    /// What that is known by wherever it lies. Earlier versions did not note it.
+    #[serde(default)]
+    pub origin_id: Option<OriginId>,
     /// The moment of the origin's machine from which on it has lost nothing: the start of the
     /// system, and the mount that the origin lies in.
     pub since: String,
@@ -122,6 +126,7 @@ mod tests {
             path: "/flash/log".into(),
             pool: "tank".into(),
             origin: "/slow".into(),
+            origin_id: Some(OriginId::at(base.path()).expect("it is there")),
             since: since(base.path()).expect("it is there"),
             given_up: Vec::new(),
         };

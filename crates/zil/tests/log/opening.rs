@@ -74,7 +74,7 @@ fn lives_have_growing_epochs_and_logs_have_ids() {
     for (life, id) in [(1, 2), (2, 2), (3, 7), (4, 7)] {
         let recovery = simulation.run(open(&simulation, memory.clone(), life)).expect("a log");
         assert_eq!((recovery.epoch(), recovery.id() == [2; 16]), (epoch, life < 4));
-        let log = simulation.run(recovery.discard_as([id; 16])).expect("the device works");
+        let log = simulation.run(recovery.discard_as([id; 16], [1; 16])).expect("the device works");
         assert_eq!((log.id(), log.epoch() > epoch), ([id; 16], true));
         epoch = log.epoch();
         simulation.run(commit(&log, 0..3));
@@ -82,6 +82,13 @@ fn lives_have_growing_epochs_and_logs_have_ids() {
         assert!(log.epoch() > epoch, "a group gives it another one");
         epoch = log.epoch();
     }
+    // And it may be another pool's from then on.
+    let recovery = simulation.run(open(&simulation, memory.clone(), 5)).expect("a log");
+    drop(simulation.run(recovery.discard_as([8; 16], [9; 16])).expect("the device works"));
+    let opening = Opening { pool: [9; 16], ..opening(6) };
+    let clock = common::clock(&simulation);
+    let opened = simulation.run(Log::open(memory, opening, options(), clock)).expect("a log");
+    assert_eq!((opened.pool(), opened.id()), ([9; 16], [8; 16]));
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Place {
     fn desk(&self) -> Desk {
         let path = self.base.path().join("slow");
         let marker = self.base.path().join("pool.log.json");
-        Desk::new(("pool", b"pool"), marker, (&path, &self.origin), None).expect("it is asked")
+        Desk::new(("pool", b"pool"), marker, &path, None).expect("it is asked")
     }
 
     fn open(&self, desk: &Desk, words: &str) -> Result<Option<Log>, LogError> {
