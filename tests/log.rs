@@ -725,6 +725,43 @@ fn a_damaged_log_is_replayed_as_far_as_it_is_good() {
     restart(&mut mount, &["--log", &log, "--discard-log"]);
 }
 
+/// A log of which nothing good is left says so wherever it is looked at or given up.
+#[test]
+fn a_log_that_was_cut_and_made_long_again_is_damaged() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = with_log();
+    let files = |name: &str, count: usize, bytes: usize| {
+        for number in 0..count {
+            write(&mount.join(format!("{name}{number}")), &"x".repeat(bytes));
+        }
+    };
+    files("before", 30, 100 << 10);
+    mount.run(&["sync"]);
+    files("after", 20, 1000);
+    kill(&mut mount);
+    let file = File::options().write(true).open(&log).expect("it is there");
+    for bytes in [1 << 20, 64 << 20] {
+        file.set_len(bytes).expect("it can be cut");
+    }
+    let words = ["is damaged", "are lost", "--discard-log"];
+    try_mount(&mount, &["--log", &log]).fails_with(1, &words);
+    mount.warmfront().program(["log", "replay", &log]).run().fails_with(1, &words);
+    let lost = "damaged: acknowledged records up to";
+    let shown = mount.warmfront().run(["log", "show", &log]);
+    assert!(shown.contains("holds 0 records; it is damaged") && shown.contains(lost), "{shown}");
+    let shown = mount.warmfront().run(["log", "show", "--json", &log]);
+    let shown: Value = serde_json::from_str(shown.trim()).expect("a line of JSON");
+    let shown = &shown["log"];
+    assert_eq!((&shown["records"], &shown["is_empty"]), (&0.into(), &false.into()), "{shown}");
+    assert!(shown["end"].as_str().is_some_and(|end| end.contains(lost)), "{shown}");
+    let told = mount.warmfront().run(["log", "discard", &log]);
+    assert!(told.contains("are given up; it was damaged: acknowledged records"), "{told}");
+    let shown = mount.warmfront().run(["log", "show", &log]);
+    assert!(shown.contains("holds nothing"), "{shown}");
+    restart(&mut mount, &["--log", &log]);
+    mount.unmount();
+}
+
 #[test]
 fn what_cannot_be_a_log_device_is_refused_with_words() {
     require!(Requirement::Fuse);

@@ -163,6 +163,10 @@ impl Recovery {
     /// # Errors
     /// When the device fails, or the record is one that this version does not know.
     pub async fn next(&mut self) -> Result<Option<(Position, Record<'_>)>, ReplayError> {
+        if self.found.records() == 0 {
+            // The block with the last one that was released may be gone as well.
+            return Ok(None);
+        }
         loop {
             if self.position > self.found.last {
                 return Ok(None);

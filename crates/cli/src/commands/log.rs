@@ -87,7 +87,7 @@ fn show(paths: &Paths, form: Form, target: &OsStr) -> Result<()> {
 }
 
 fn given_up(discarded: &LogDiscarded) -> String {
-    let LogDiscarded { path, records, beyond, lost, pool, origin, .. } = discarded;
+    let LogDiscarded { path, records, end, beyond, lost, pool, origin, .. } = discarded;
     let path = path.display();
     let of = origin
         .as_ref()
@@ -98,7 +98,10 @@ fn given_up(discarded: &LogDiscarded) -> String {
             let (counted, are) =
                 (things(records, "record"), if records == 1 { "is" } else { "are" });
             let beyond = beyond.as_ref().map_or(String::new(), |beyond| format!("{beyond}\n"));
-            format!("{counted} of the log on {path}{of} {are} given up\n{beyond}")
+            let end = end.as_ref().map_or(String::new(), |end| {
+                format!("; it was {end}: look after what was written last")
+            });
+            format!("{counted} of the log on {path}{of} {are} given up{end}\n{beyond}")
         }
         Some(what) => {
             let pool =
@@ -115,7 +118,7 @@ fn given_up(discarded: &LogDiscarded) -> String {
 }
 
 fn summary(shown: &LogShown) -> String {
-    let LogShown { path, records, end, beyond, in_use_by, not_replayed, .. } = shown;
+    let LogShown { path, records, end, is_empty, beyond, in_use_by, not_replayed, .. } = shown;
     let path = path.display();
     if let Some(pool) = in_use_by {
         let records = things(*records, "record");
@@ -124,11 +127,12 @@ fn summary(shown: &LogShown) -> String {
              that its origin may not have yet, at this moment\n"
         );
     }
-    let mut text = match records {
-        0 if beyond.is_none() => {
-            format!("the log on {path} holds nothing that the origin does not have\n")
+    let mut text = match is_empty {
+        true => format!("the log on {path} holds nothing that the origin does not have\n"),
+        false => {
+            let records = things(*records, "record");
+            format!("the log on {path} holds {records}; it is {end}\n")
         }
-        count => format!("the log on {path} holds {}; it is {end}\n", things(*count, "record")),
     };
     if let Some(beyond) = beyond {
         text.push_str(&format!("{beyond}\n"));
@@ -166,6 +170,7 @@ mod tests {
             last: 1200,
             records: 1200,
             end: "damaged: acknowledged records up to 1300 at least are lost".into(),
+            is_empty: false,
             beyond_records: 7,
             beyond: Some("7 more records lie behind".into()),
             in_use_by: None,
@@ -177,8 +182,10 @@ mod tests {
         assert!(text.contains("it was given up"), "{text}");
         let used = LogShown { in_use_by: Some("tank".into()), ..shown.clone() };
         assert!(summary(&used).contains("pool `tank` is mounted and writes to the log"));
-        let empty = LogShown { records: 0, beyond_records: 0, beyond: None, ..shown };
-        assert!(summary(&empty).contains("holds nothing"));
+        let cut = LogShown { records: 0, beyond_records: 0, beyond: None, ..shown };
+        let text = summary(&cut);
+        assert!(text.contains("holds 0 records; it is damaged"), "{text}");
+        assert!(summary(&LogShown { is_empty: true, ..cut }).contains("holds nothing"));
     }
 
     #[test]
@@ -186,6 +193,7 @@ mod tests {
         let there = LogDiscarded {
             path: "/flash/log".into(),
             records: Some(12),
+            end: None,
             beyond_records: 7,
             beyond: Some("7 more records lie behind".into()),
             lost: None,
@@ -195,6 +203,9 @@ mod tests {
         let text = given_up(&there);
         assert!(text.contains("the origin /slow"), "{text}");
         assert!(text.contains("12 records") && text.contains("7 more records"), "{text}");
+        let end = "damaged: acknowledged records up to 30 at least are lost".to_string();
+        let text = given_up(&LogDiscarded { end: Some(end), ..there.clone() });
+        assert!(text.contains("are given up; it was damaged: acknowledged records"), "{text}");
         let lost = LogDiscarded { records: None, lost: Some("is not there".into()), ..there };
         let text = given_up(&lost);
         assert!(text.contains("/flash/log is not there; what it held is given up"), "{text}");

@@ -141,7 +141,8 @@ fn given_up_line(destroyed: &Destroyed) -> String {
         true => String::new(),
         false => format!(", of {}{more}", named.join(", ")),
     };
-    format!("given up with its log {path}: {records} that the origin{origin} may lack{of}\n")
+    let end = log.end.as_ref().map_or(String::new(), |end| format!("; it was {end}"));
+    format!("given up with its log {path}: {records} that the origin{origin} may lack{of}{end}\n")
 }
 
 /// The devices that a pool leaves behind, with what to do with them, a line each.
@@ -268,6 +269,7 @@ mod tests {
         let log = LogDiscarded {
             path: "/flash/log".into(),
             records: Some(1200),
+            end: None,
             beyond_records: 0,
             beyond: None,
             lost: None,
@@ -282,6 +284,9 @@ mod tests {
         let text = told(log.clone(), files);
         assert!(text.contains("1,200 records that the origin /slow may lack, of mail/0"), "{text}");
         assert!(text.contains("mail/4 and 2 more\n"), "{text}");
+        let end = Some("damaged: acknowledged records up to 30 at least are lost".to_string());
+        let text = told(LogDiscarded { end, ..log.clone() }, [].into());
+        assert!(text.contains("may lack; it was damaged: acknowledged"), "{text}");
         let text = told(LogDiscarded { lost: Some("is not there".into()), ..log }, [].into());
         assert!(text.contains("its log /flash/log is not there: the writes"), "{text}");
         assert_eq!(given_up_line(&Destroyed::default()), "");

@@ -10,6 +10,7 @@ use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 use super::desk::{Desk, LogSettings, Tell, beyond, clock, contents};
 use super::error::LogError;
 use super::marker::{Marker, digits};
+use super::words::{end, is_empty};
 use crate::caches::random_bytes;
 use crate::device_open::DeviceOpenError;
 use crate::device_path::{DevicePath, DeviceRole};
@@ -35,6 +36,8 @@ pub struct LogShown {
     pub records: u64,
     /// How it ends, in words.
     pub end: String,
+    /// It is certain that the origin lacks nothing of it.
+    pub is_empty: bool,
     /// Records behind the end.
     pub beyond_records: u64,
     /// What that means, in words.
@@ -65,6 +68,8 @@ pub struct LogDiscarded {
     pub path: PathBuf,
     /// Records that it held up to its end, if it is there.
     pub records: Option<u64>,
+    /// How it ended, in words, unless it was whole.
+    pub end: Option<String>,
     /// Records behind its end.
     pub beyond_records: u64,
     /// What these mean, in words.
@@ -121,17 +126,9 @@ impl LogTarget {
             opened => (opened?, None),
         };
         let found = recovery.found().clone();
-        let end = match &found.end {
-            _ if in_use_by.is_some() => "being written".to_string(),
-            End::Whole if found.beyond_records > 0 => {
-                format!("broken off or damaged behind record {}", found.last)
-            }
-            End::Whole => "whole as far as it tells".to_string(),
-            End::Damaged { lasted } => {
-                format!("damaged: acknowledged records up to {lasted} at least are lost")
-            }
-            End::Unreadable { error } => format!("unreadable: {error}"),
-            _ => "unknown".to_string(),
+        let end = match in_use_by {
+            Some(_) => "being written".to_string(),
+            None => end(&found),
         };
         let (id, epoch) = (digits(recovery.id()), recovery.epoch());
         let not_replayed = match in_use_by {
@@ -145,6 +142,7 @@ impl LogTarget {
             last: found.last.0,
             records: found.records(),
             end,
+            is_empty: is_empty(&found),
             beyond_records: if in_use_by.is_some() { 0 } else { found.beyond_records },
             beyond: beyond(&self.device.path, &found).filter(|_| in_use_by.is_none()),
             in_use_by,
@@ -299,9 +297,11 @@ impl LogTarget {
         }
         let records = found.as_ref().map(Found::records);
         let beyond_records = found.as_ref().map_or(0, |found| found.beyond_records);
+        let is_broken = |found: &&Found| found.end != End::Whole;
+        let end = found.as_ref().filter(is_broken).map(end);
         let beyond = found.and_then(|found| beyond(&path, &found));
         let origin = self.owner.as_ref().map(|owner| owner.origin.clone());
-        Ok(LogDiscarded { path, records, beyond_records, beyond, lost, pool, origin })
+        Ok(LogDiscarded { path, records, end, beyond_records, beyond, lost, pool, origin })
     }
 
     /// What is noted of the log, and where.

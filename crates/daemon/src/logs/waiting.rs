@@ -2,7 +2,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use storage::Origin;
-use zil::End;
 
 use super::LogTarget;
 use super::desk::{LogSettings, Tell};
@@ -10,7 +9,7 @@ use super::error::LogError;
 use super::find::markers;
 use super::marker::{Marker, digits};
 use super::overlap::{Overlap, overlap};
-use super::words::records;
+use super::words::{is_empty, records};
 use crate::device_path::is_same;
 use crate::mountinfo::mounts;
 use crate::paths::Paths;
@@ -126,8 +125,7 @@ fn held(target: &LogTarget, marker: &Marker) -> Option<Held> {
     if marker.in_use.as_ref() != Some(&id) || marker.is_newer_than(&id, log.epoch()) {
         return Some(Held::Unknown);
     }
-    let is_empty = found.records() == 0 && found.beyond_records == 0 && found.end == End::Whole;
-    (!is_empty).then(|| Held::Records(found.records()))
+    (!is_empty(found)).then(|| Held::Records(found.records()))
 }
 
 /// A log that waits for files of a directory that was to be mounted. It is shown as why that was
@@ -169,6 +167,8 @@ impl fmt::Display for WaitingLog {
             );
         }
         let holds = match held {
+            // Of a damaged one nobody knows how many there were.
+            Held::Records(0) => "is damaged, and held records".to_string(),
             Held::Records(count) => format!("holds {}", records(*count)),
             _ if path.exists() => "may hold records".to_string(),
             _ => "is not there, and may hold records".to_string(),

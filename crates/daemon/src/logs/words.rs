@@ -1,3 +1,5 @@
+use zil::{End, Found};
+
 /// A number of records.
 pub(super) fn records(count: u64) -> String {
     counted(count, "record")
@@ -29,6 +31,28 @@ pub(super) fn brought(count: u64, last: u64) -> String {
             format!("{} up to record {last} {} brought to the origin", records(count), were(count))
         }
     }
+}
+
+/// How a log ends, in words that say what it is.
+pub(super) fn end(found: &Found) -> String {
+    match &found.end {
+        End::Whole if found.beyond_records > 0 => {
+            format!("broken off or damaged behind record {}", found.last)
+        }
+        End::Whole => "whole as far as it tells".to_string(),
+        End::Damaged { lasted } => {
+            format!("damaged: acknowledged records up to {lasted} at least are lost")
+        }
+        End::Unreadable { error } => {
+            format!("unreadable behind record {}: {error}", found.last)
+        }
+        _ => "unknown".to_string(),
+    }
+}
+
+/// Whether it is certain that a log holds nothing that the origin does not have.
+pub(super) fn is_empty(found: &Found) -> bool {
+    found.records() == 0 && found.beyond_records == 0 && found.end == End::Whole
 }
 
 #[cfg(test)]
