@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use warmfront_tests::{
-    Background, Compare, Mount, Program, Requirement, Warmfront, copy_tree, counter, difference,
-    fill, is_mounted, origin_calls, require, source_tree, test_directory, wait_until,
+    Background, Compare, Mount, Place, Program, Requirement, Warmfront, copy_tree, counter,
+    difference, fill, is_mounted, origin_calls, require, source_tree, test_directory, wait_until,
 };
 
 /// Without `-f` the command comes back when the mount answers, having said what there is to know.
@@ -544,4 +544,29 @@ fn a_slowed_origin() {
     assert!(cold > Duration::from_millis(5), "a disk cannot answer in {cold:?}");
     assert!(warm < cold, "cold {cold:?}, warm {warm:?}");
     mount.unmount();
+}
+
+/// A mount point in the present directory names its pool as any other path does; a name of a pool
+/// comes first.
+#[test]
+fn a_pool_is_named_by_a_bare_mount_point() {
+    require!(Requirement::Fuse);
+    let place = Place::new(&["slow", "top/m7", "top/tank", "other"]);
+    let (cache, log) = (place.path("cache:64M"), place.path("log:32M"));
+    place.warmfront.run(["mount", &place.path("slow"), &place.path("top/m7"), "--arc-max=64M"]);
+    let run = |words: &[&str]| place.run_in("top", words);
+    for (role, device) in [("cache", &cache), ("log", &log)] {
+        let path = device.rsplit_once(':').expect("a size").0;
+        let of = run(&["pool", "add", "m7", role, device]).success();
+        assert!(of.contains("lasts until the pool is unmounted"), "{of}");
+        run(&["pool", "remove", "./m7", role, path]).success();
+        run(&["pool", "add", "m7/", role, device]).success();
+        run(&["pool", "remove", "m7", role, path]).success();
+    }
+    run(&["pool", "add", "tank", "log", &log]).fails_with(1, &["tank"]);
+    // A pool may have the name of a mount point that is there.
+    run(&["pool", "create", "m7", &place.path("other")]).success();
+    run(&["pool", "add", "m7", "log", &log]).success();
+    assert!(place.warmfront.status(&place.join("top/m7"))["log_device"].is_null());
+    place.warmfront.run(["unmount", &place.path("top/m7")]);
 }

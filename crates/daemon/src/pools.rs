@@ -8,6 +8,7 @@ use crate::device_open::{DeviceOpenError, tops};
 use crate::device_path::{DevicePath, DeviceRole, exists};
 use crate::error::ControlError;
 use crate::logs::{self, GivenUp, LogError, LogTarget, MountProgress};
+use crate::mountinfo::resolve_without_touching;
 use crate::paths::{Paths, remove_file};
 use crate::pool_file::{NewPool, PoolFile, PoolFileError, Settings};
 use crate::protocol::{Changed, Descriptor};
@@ -90,7 +91,7 @@ pub fn list_pools(paths: &Paths) -> Result<Pools, ControlError> {
 /// When there is such a pool, mounted or not, the origin is no directory that can be read, or the
 /// settings are wrong; then nothing is written.
 pub fn create_pool(paths: &Paths, pool: &NewPool) -> Result<PathBuf, ControlError> {
-    if let Some(found) = mounted(paths, &pool.name) {
+    if let Some(found) = serving(paths, &pool.name) {
         return Err(ControlError::Mounted { pool: found.pool, mountpoint: found.mountpoint });
     }
     let origin = checks::new_origin(&pool.origin)?;
@@ -286,15 +287,21 @@ pub fn remove_log(paths: &Paths, pool: &str, path: &Path) -> Result<Changed, Con
     Ok(Changed::Saved { file: settings })
 }
 
-/// The daemon that serves a pool now, which may be named by its mount point.
+/// The daemon that serves a pool of this name now.
+fn serving(paths: &Paths, pool: &str) -> Option<Descriptor> {
+    descriptor::load(paths, pool).filter(|found| Client::new(paths, found.clone()).is_alive())
+}
+
+/// The daemon that serves a pool now, which may be named by its mount point. What is both a name
+/// and a mount point is a name.
 fn mounted(paths: &Paths, pool: &str) -> Option<Descriptor> {
-    let is_alive = |found: &Descriptor| Client::new(paths, found.clone()).is_alive();
-    if let Some(found) = descriptor::load(paths, pool) {
-        return Some(found).filter(is_alive);
+    if descriptor::load(paths, pool).is_some() || paths.settings(pool).exists() {
+        return serving(paths, pool);
     }
-    let top = std::path::absolute(pool).ok().filter(|_| pool.contains('/'))?;
-    let known = descriptor::load_all(paths).ok()?;
-    known.into_iter().find(|found| found.mountpoint == top && is_alive(found))
+    let top = resolve_without_touching(Path::new(pool)).ok()?;
+    let mut known = descriptor::load_all(paths).ok()?;
+    known.retain(|found| found.mountpoint == top);
+    known.into_iter().find(|found| Client::new(paths, found.clone()).is_alive())
 }
 
 /// The settings of a pool that is not mounted.

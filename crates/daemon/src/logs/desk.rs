@@ -210,7 +210,9 @@ impl Desk {
                     OpenError::TooSmall { .. } | OpenError::NoRoom { .. } => {
                         miss("has become shorter")?;
                         if !settings.discard {
-                            return Err(contents(&path, error));
+                            let is_noted = self.state.lock().is_noted;
+                            let is_noted_empty = is_noted && device.is_at(&marker.path);
+                            return Err(contents(&path, error, is_noted_empty));
                         }
                     }
                     OpenError::Version { .. } if settings.discard || settings.force => {
@@ -219,7 +221,7 @@ impl Desk {
                     OpenError::Damaged if settings.discard || settings.force => {
                         miss("is damaged")?;
                     }
-                    _ => return Err(contents(&path, error)),
+                    _ => return Err(contents(&path, error, false)),
                 }
                 return Ok((Some(self.format(device, length_before, file, tell)?), notes));
             }
@@ -564,12 +566,12 @@ fn open_file(device: &DevicePath) -> Result<(PathBuf, Arc<dyn Device>), LogError
     Ok((path, Arc::new(file)))
 }
 
-/// Why what lies at `path` is no log that can be used.
-pub(super) fn contents(path: &Path, error: OpenError) -> LogError {
+/// Why what lies at `path` is no log that can be used, which may be noted as one that is empty.
+pub(super) fn contents(path: &Path, error: OpenError, is_noted_empty: bool) -> LogError {
     let path = path.to_owned();
     match error {
         OpenError::TooSmall { size_bytes, needed_bytes } => {
-            LogError::Shortened { path, size_bytes, needed_bytes }
+            LogError::Shortened { path, size_bytes, needed_bytes, is_noted_empty }
         }
         OpenError::NoRoom { size_bytes } => {
             let needed_bytes = DeviceRole::Log.size_bytes_min();

@@ -276,7 +276,7 @@ pub enum LogError {
     #[error(
         "log device {} is too small for its log: it {}, and the log was made with {}; {}",
         path.display(), size(*size_bytes), ExactSize(*needed_bytes),
-        longer(path, Some(*needed_bytes))
+        longer(path, Some((*needed_bytes, *is_noted_empty)))
     )]
     Shortened {
         /// The path.
@@ -285,6 +285,8 @@ pub enum LogError {
         size_bytes: u64,
         /// How long it was, bytes.
         needed_bytes: u64,
+        /// The origin has had everything since its pool ended.
+        is_noted_empty: bool,
     },
     /// The log is in use.
     #[error(
@@ -342,12 +344,18 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// What helps against a device that is too short, with the length that it had.
-fn longer(path: &Path, was_bytes: Option<u64>) -> String {
+/// What helps against a device that is too short, with the length that it had, and whether the
+/// origin has everything that was on it.
+fn longer(path: &Path, was: Option<(u64, bool)>) -> String {
     let (is_file, path) = (path.is_file(), path.display());
-    match was_bytes.map(ExactSize) {
+    match was.map(|(bytes, is_noted_empty)| (ExactSize(bytes), is_noted_empty)) {
         _ if !is_file => "name another one".to_string(),
-        Some(size) => format!(
+        Some((size, true)) => format!(
+            "nothing is lost with it, since the origin has had everything when its pool ended: \
+             `truncate -s {size} {path}` makes it as long again, as a mount with --log \
+             {path}:{size} does"
+        ),
+        Some((size, false)) => format!(
             "if it was cut, `truncate -s {size} {path}` makes it as long again and what is left \
              readable, as a mount with --log {path}:{size} does"
         ),

@@ -351,23 +351,28 @@ impl LogTarget {
             }
             (error, _) => error.into(),
         })?;
-        recover(path, file)
+        recover(path, file, self.is_noted_empty())
     }
 
     /// The same though somebody uses it.
     pub(super) fn look(&self) -> Result<Recovery, LogError> {
         let path = self.device.path.clone();
         let device = DevicePath { path: path.clone(), size_bytes: None };
-        recover(path, device.look(DeviceRole::Log)?)
+        recover(path, device.look(DeviceRole::Log)?, self.is_noted_empty())
+    }
+
+    fn is_noted_empty(&self) -> bool {
+        let marker = self.marker().ok().flatten().map(|(_, marker)| marker);
+        marker.is_some_and(|marker| marker.in_use.is_none() && self.device.is_at(&marker.path))
     }
 }
 
-fn recover(path: PathBuf, file: FileDevice) -> Result<Recovery, LogError> {
+fn recover(path: PathBuf, file: FileDevice, is_noted_empty: bool) -> Result<Recovery, LogError> {
     let state = |error| LogError::State { path: "/dev/urandom".into(), error };
     let (log, seed) = (random_bytes().map_err(state)?, random_bytes().map_err(state)?);
     let opening = Opening { pool: [0; 16], log, seed, force: true };
     let opened = block_on(Log::open(Arc::new(file), opening, Options::default(), clock()));
-    opened.map_err(|error| contents(&path, error))
+    opened.map_err(|error| contents(&path, error, is_noted_empty))
 }
 
 /// What is wrong with a log that cannot be had any more, with its verb.

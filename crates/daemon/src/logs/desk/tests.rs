@@ -94,6 +94,7 @@ fn a_log_smaller_than_new_ones_is_used() {
     let size = "16512K";
     assert!(refused.contains(&format!("truncate -s {size} {text}")), "{refused}");
     assert!(refused.contains(&format!("--log {text}:{size}")), "{refused}");
+    assert!(refused.contains("nothing is lost") && !refused.contains("readable"), "{refused}");
     // Without a log on it, it is too small for one.
     let zeros = vec![0; 16512 << 10];
     std::fs::write(place.log(), zeros).expect("written");
