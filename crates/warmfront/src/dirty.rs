@@ -20,6 +20,8 @@ pub(crate) struct Dirty {
     /// Transaction groups up to this one may have taken changes of the contents, or log records of
     /// them, that are not committed.
     touched_txg: AtomicU64,
+    /// Where the farthest change ends that the origin may have made and that is not kept here.
+    reached: AtomicU64,
     failures: Mutex<Failures>,
 }
 
@@ -27,6 +29,8 @@ struct State {
     extents: Extents,
     /// The file at the origin, open for writing.
     file: Arc<dyn OriginFile>,
+    /// How long it was there when nothing was dirty, bytes.
+    clean_size: u64,
     /// When the contents were last changed, or are said to have been.
     modified: Timestamp,
     /// The origin does not tell that time yet.
@@ -51,6 +55,8 @@ pub(crate) struct Write<'a> {
     pub(crate) now: Timestamp,
     /// When a file that is not dirty was last changed.
     pub(crate) last: Timestamp,
+    /// How long such a file is, bytes.
+    pub(crate) clean_size: u64,
     /// The file at the origin, open for writing.
     pub(crate) file: &'a Arc<dyn OriginFile>,
 }
@@ -87,7 +93,7 @@ impl Dirty {
         budget: &Arc<DirtyBudget>,
         came: impl FnOnce(),
     ) -> Option<Timestamp> {
-        let Write { offset, data, now, last, file } = *write;
+        let Write { offset, data, now, last, clean_size, file } = *write;
         let mut state = self.state.lock();
         let modified = now.following(state.as_ref().map_or(last, |state| state.modified));
         let appended = match &mut *state {
@@ -107,6 +113,7 @@ impl Dirty {
         let state = state.get_or_insert_with(|| State {
             extents: Extents::default(),
             file: file.clone(),
+            clean_size,
             modified,
             times_due: true,
             times_unlogged: true,
@@ -118,6 +125,23 @@ impl Dirty {
         self.touched(txg);
         self.is_dirty.store(true, Ordering::SeqCst);
         Some(modified)
+    }
+
+    /// What there is of the bytes of `range`, and where it is known that the origin has nothing any
+    /// more: there is no end to that if nothing is dirty.
+    pub(crate) fn snapshot_and_end(&self, range: Range<u64>) -> (Vec<(u64, Piece)>, u64) {
+        match &*self.state.lock() {
+            Some(state) => {
+                let end = state.clean_size.max(self.reached.load(Ordering::SeqCst));
+                (state.extents.snapshot(range), end)
+            }
+            None => (Vec::new(), u64::MAX),
+        }
+    }
+
+    /// Notes that the origin may have bytes up to `end` that are not kept here.
+    pub(crate) fn reaches(&self, end: u64) {
+        self.reached.fetch_max(end, Ordering::SeqCst);
     }
 
     /// What there is of the bytes of `range`.
@@ -238,7 +262,7 @@ impl Dirty {
     pub(crate) fn committed<T>(&self, txg: u64, clean: impl FnOnce() -> T) -> Option<T> {
         let mut guard = self.state.lock();
         let state = guard.as_mut()?;
-        state.extents.committed(txg);
+        self.reaches(state.extents.committed(txg));
         if !state.extents.is_empty() {
             return None;
         }

@@ -265,10 +265,19 @@ impl Extents {
         self.pieces.values().any(is_due)
     }
 
-    /// Forgets what the origin keeps, now that everything up to `txg` is committed.
-    pub(crate) fn committed(&mut self, txg: u64) {
-        self.pieces.retain(|_, piece| piece.state != PieceState::Written || piece.txg > txg);
+    /// Forgets what the origin keeps, now that everything up to `txg` is committed. Returns where
+    /// the last byte of that ends.
+    pub(crate) fn committed(&mut self, txg: u64) -> u64 {
+        let mut end = 0;
+        self.pieces.retain(|start, piece| {
+            let stays = piece.state != PieceState::Written || piece.txg > txg;
+            if !stays {
+                end = start + piece.len();
+            }
+            stays
+        });
         self.count_unlogged();
+        end
     }
 
     /// Recounts everything.

@@ -255,6 +255,7 @@ impl Pool {
         layout: &Layout,
         range: Range<u64>,
     ) -> Result<ContentsChange<'a>> {
+        object.dirty.reaches(range.end);
         self.kill_contents(object, layout, range).await?;
         object.update(Version::begin_change);
         Ok(ContentsChange { pool: self, object })

@@ -469,8 +469,10 @@ impl OpenFile {
         // Looked at first: what comes to the origin during the read is then in one of the two.
         // Nobody writes meanwhile, since the range is held.
         let is_dirty = self.object.dirty.is_dirty();
-        let dirty = self.object.dirty.snapshot(wanted.clone());
-        let outcome = match is_dirty && covers(&dirty, wanted) {
+        let (dirty, origin_end) = self.object.dirty.snapshot_and_end(wanted.clone());
+        let at_origin = start..wanted.end.min(origin_end);
+        let is_enough = at_origin.is_empty() || covers(&dirty, at_origin);
+        let outcome = match is_dirty && is_enough {
             true => Ok(0),
             false => self.read_origin(start, &mut buffers).await,
         };

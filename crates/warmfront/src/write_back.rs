@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use storage::{ObjectId, OriginFile, SetAttributes, SetTime};
+use storage::{Attributes, ObjectId, OriginFile, SetAttributes, SetTime};
 
 use crate::chunk::Bytes;
 use crate::dirty::{Departure, Write};
@@ -229,11 +229,12 @@ impl Pool {
         data: &Bytes<'_>,
     ) -> bool {
         let write_back = &self.write_back;
-        let (now, last) = (self.clock.time_of_day(), object.attributes().modified);
+        let now = self.clock.time_of_day();
         let mut has_come = false;
         let taken = {
             let txg = write_back.txgs.enter();
-            let write = Write { offset, data, now, last, file };
+            let Attributes { modified: last, size: clean_size, .. } = object.attributes();
+            let write = Write { offset, data, now, last, clean_size, file };
             let came = || {
                 has_come = true;
                 self.objects.get_used(object.id);

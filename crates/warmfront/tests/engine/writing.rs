@@ -245,6 +245,68 @@ fn what_is_dirty_needs_no_origin() {
     assert_eq!(read(&file, 0, 400_000), expected);
 }
 
+/// Beside what is dirty are zeros where the origin has nothing: it need not be asked for them. Where
+/// it has something by now, it is.
+#[test]
+fn holes_behind_the_end_at_the_origin_need_no_origin() {
+    let bench = Bench::new(&["recordsize=128K"], CEILING);
+    let (new, old) = (bench.create("new"), bench.create("old"));
+    block_on(old.write(0, &pattern(1000, 1))).expect("memory takes it");
+    block_on(old.sync(false)).expect("memory is durable");
+    let data = pattern(5000, 2);
+    let mut expected = vec![0; 500_000];
+    bench.faults.unreachable(true);
+    for offset in [200_000, 450_000] {
+        for file in [&new, &old] {
+            block_on(file.write(offset as u64, &data)).expect("memory takes it");
+        }
+        put(&mut expected, offset, &data);
+    }
+    let end = 450_000 + data.len();
+    expected.truncate(end);
+    assert!(read(&new, 0, end) == expected);
+    assert!(read(&old, 128 << 10, end - (128 << 10)) == expected[128 << 10..]);
+    block_on(old.read(2000, 10)).expect_err("the origin has bytes of this record");
+    assert_eq!(bench.pool.statistics().counters["origin_reads"], 1, "it was asked for that alone");
+    bench.faults.unreachable(false);
+    put(&mut expected, 0, &pattern(1000, 1));
+    assert!(read(&old, 0, end) == expected);
+
+    // What has come to the origin meanwhile is there, though the file stays dirty.
+    let grown = bench.create("grown");
+    block_on(grown.write(300_000, &data)).expect("memory takes it");
+    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+        let began = std::time::Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+            std::thread::yield_now();
+        }
+    };
+    let is_second = |call: &Call| matches!(call, Call::Write { offset: 700_000, .. });
+    bench.faults.fail_next_of(u64::MAX, Errno::IO, is_second);
+    bench.faults.hang(|call| matches!(call, Call::SyncFile { .. } | Call::Sync));
+    std::thread::scope(|scope| {
+        let group = bench.pool.write_back_statistics().open_txg;
+        let sync = scope.spawn(|| block_on(bench.pool.sync()));
+        wait("the group is flushed", &|| bench.faults.hanging() > 0);
+        block_on(grown.write(700_000, &data)).expect("memory takes it");
+        bench.faults.release();
+        let is_committed = || bench.pool.write_back_statistics().committed_txg >= group;
+        wait("the group is committed", &is_committed);
+        // Whether this waits for what came meanwhile is not asked here.
+        let _ = sync.join().expect("it ends");
+    });
+    assert!(bench.pool.is_dirty(), "the second write belongs to the next group");
+    let mut expected = vec![0; 705_000];
+    for offset in [300_000, 700_000] {
+        put(&mut expected, offset, &data);
+    }
+    assert!(read(&grown, 0, 705_000) == expected);
+    bench.faults.clear();
+    block_on(bench.pool.sync()).expect("memory is durable");
+    assert!(at_origin(&bench, "grown") == expected);
+}
+
 /// The clock on the wall is set, far back and far ahead, between writes and while they are dirty.
 #[test]
 fn clock_changes_harm_nobody() {
