@@ -94,7 +94,10 @@ pub(crate) fn set_ceiling(
         (done.elapsed_seconds * 1000.0).ceil()
     );
     if !done.is_given_back {
-        text.push_str("what is in use (reads under way, open files, names that the kernel remembers) holds some of\nwhat is to be given back\n");
+        text.push_str(
+            "what is in use (reads under way, open files, names that the kernel remembers) holds \
+             some of\nwhat is to be given back\n",
+        );
     }
     done.notes.iter().for_each(|note| _ = writeln!(text, "{note}"));
     print(&text);

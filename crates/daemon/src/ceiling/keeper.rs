@@ -287,8 +287,8 @@ impl Keeper {
     }
 }
 
-/// Lets this thread run before others where the system allows it: on a busy machine a look that comes
-/// late finds that the kernel has had to kill.
+/// Lets this thread run before others where the system allows it: on a busy machine a look that
+/// comes late finds that the kernel has had to kill.
 fn run_ahead_of_others() {
     if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), -20) {
         tracing::debug!("the thread that watches the ceiling runs as all others do: {error}");
