@@ -17,7 +17,7 @@ fn with_log_on(disk: &FaultyDisk) -> (Mount, [String; 3]) {
 fn log_device_fails(is_struck: fn(&Call) -> bool) {
     let disk = FaultyDisk::new();
     let (mut mount, words) = with_log_on(&disk);
-    let journals = Journals::new(3);
+    let journals = Journals::new(8);
     journals.during(mount.path(), || {
         journals.go_on();
         assert_eq!(mount.status()["writes"]["has_lost_log"], false);
@@ -80,7 +80,7 @@ fn a_log_device_comes_and_goes() {
     let change = |mount: &Mount, verb: &str, what: &str| {
         mount.warmfront().run(["pool", verb, "slow", "log", what])
     };
-    let (device, journals) = (format!("{log}:32M"), Journals::new(3));
+    let (device, journals) = (format!("{log}:32M"), Journals::new(8));
     for dies_with_it in [true, false, true] {
         journals.during(mount.path(), || {
             for _ in 0..3 {

@@ -436,6 +436,8 @@ pub struct WriteStatus {
     pub delayed_writes: u64,
     /// Why the origin does not take what is dirty, if it does not.
     pub failing: Option<String>,
+    /// How long it has owed an answer, if that is long, seconds.
+    pub silent_seconds: Option<f64>,
     /// Some of the files that wait for it then, relative to the pool's top.
     pub waiting: Vec<String>,
     /// The log device.

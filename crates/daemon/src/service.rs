@@ -283,6 +283,12 @@ impl Service {
                 "the origin does not take what was written: {why}; it is kept here and tried again"
             ));
         }
+        if let Some(seconds) = writes.silent_seconds {
+            warnings.push(format!(
+                "the origin has not answered for {seconds:.0} s; what was written is kept here \
+                 until it does"
+            ));
+        }
         let log_device = self.desk.device();
         let missing = self.desk.missing();
         if let Some(device) = log_device.as_ref().filter(|_| writes.has_lost_log) {

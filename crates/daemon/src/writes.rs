@@ -12,9 +12,9 @@ pub(crate) fn write_status(pool: &Pool) -> WriteStatus {
     let under_way = |txg: &&Txg| matches!(txg.state, TxgState::Quiescing | TxgState::Syncing);
     let current = now.txgs.iter().find(under_way).or(now.txgs.last());
     let us = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let paths = match now.failing {
-        Some(_) => pool.dirty_paths(PATHS_MAX),
-        None => Vec::new(),
+    let paths = match now.failing.is_some() || now.silence.is_some() {
+        true => pool.dirty_paths(PATHS_MAX),
+        false => Vec::new(),
     };
     WriteStatus {
         dirty_bytes: now.throttle.dirty_bytes,
@@ -30,6 +30,7 @@ pub(crate) fn write_status(pool: &Pool) -> WriteStatus {
         log: pool.log_statistics().as_ref().map(log_status),
         has_lost_log: pool.has_lost_log(),
         failing: now.failing,
+        silent_seconds: now.silence.map(|silence| silence.as_secs_f64()),
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Txgs {
 struct History {
     ended: VecDeque<Txg>,
     current: Option<Txg>,
+    /// When the origin last answered a call for that one, or the first was made.
+    heard: Duration,
 }
 
 /// One transaction group.
@@ -175,7 +177,9 @@ impl Txgs {
         let since = self.dirty_since.lock().take();
         let dirty_bytes = self.open_bytes.swap(0, Ordering::Relaxed);
         drop(open);
-        self.history.lock().current = Some(Txg {
+        let mut history = self.history.lock();
+        history.heard = now;
+        history.current = Some(Txg {
             number,
             state: TxgState::Syncing,
             dirty_bytes,
@@ -190,6 +194,18 @@ impl Txgs {
             error: None,
         });
         (number, result)
+    }
+
+    /// Notes that the origin has answered.
+    pub(crate) fn heard(&self, now: Duration) {
+        self.history.lock().heard = now;
+    }
+
+    /// How long the origin has owed an answer to the group that is on its way.
+    pub(crate) fn silence(&self, now: Duration) -> Duration {
+        let history = self.history.lock();
+        let since = history.current.as_ref().map(|_| history.heard);
+        since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
     /// Notes something of the group that is on its way.
@@ -270,6 +286,9 @@ mod tests {
         txgs.close(second(4), || ());
         txgs.took(7, second(5));
         assert_eq!(txgs.standing(second(6)), (first, TxgState::Syncing, second(5)));
+        assert_eq!(txgs.silence(second(6)), second(2));
+        txgs.heard(second(5));
+        assert_eq!(txgs.silence(second(6)), second(1));
         let times = |now| {
             let syncing = &txgs.history(now, 0)[0];
             (syncing.writing, syncing.flushing)
@@ -277,5 +296,7 @@ mod tests {
         assert_eq!(times(second(6)), (second(2), Duration::ZERO), "it is being written");
         txgs.note(|txg| txg.writing = second(3));
         assert_eq!(times(second(9)), (second(3), second(2)), "it is being flushed");
+        txgs.end(second(9), TxgState::Committed, None);
+        assert_eq!(txgs.silence(second(100)), Duration::ZERO, "nothing was asked");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use storage::{Attributes, ObjectId, OriginFile, SetAttributes, SetTime};
+use storage::{Attributes, ObjectId, OriginError, OriginFile, SetAttributes, SetTime};
 
 use crate::chunk::Bytes;
 use crate::dirty::{Departure, Write};
@@ -35,8 +35,12 @@ const DIRTY_FILES_MAX: usize = 4096;
 const FILE_SYNCS_MAX: usize = 32;
 /// Between two looks of a writer whether there is room.
 const ROOM_INTERVAL: Duration = Duration::from_millis(2);
-/// How long a writer waits for room that an origin which fails does not make.
+/// How long a writer waits for room that an origin which fails, or does not answer, does not make.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(300);
+/// How long the origin may owe an answer before it counts as one that does not answer.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How long it may before that is told.
+const SILENCE_TOLD: Duration = Duration::from_secs(10);
 /// Between two looks whether a writer without room still wants to write.
 const WRITER_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a writer waits for room before it may be interrupted, though it lives on.
@@ -103,6 +107,8 @@ pub struct WriteBackStatistics {
     pub now: Duration,
     /// Why the last commit failed, while none has succeeded since.
     pub failing: Option<String>,
+    /// How long the origin has owed an answer, if that is long.
+    pub silence: Option<Duration>,
 }
 
 impl Pool {
@@ -120,6 +126,7 @@ impl Pool {
             committed_txg: self.write_back.txgs.committed(),
             now: self.now(),
             failing: self.write_back.failing.lock().as_ref().map(ToString::to_string),
+            silence: Some(txgs.silence(self.now())).filter(|silence| *silence >= SILENCE_TOLD),
         }
     }
 
@@ -180,12 +187,6 @@ impl Pool {
         let mut looked = began;
         while !budget.has_room(bytes) || self.write_back.files.lock().len() >= DIRTY_FILES_MAX {
             let now = self.now();
-            let failing = self.write_back.failing.lock().clone();
-            if let Some(error) = failing
-                && (mode == FailMode::Continue || now - began >= ROOM_WAIT_MAX)
-            {
-                return Err(error);
-            }
             if now - looked >= WRITER_INTERVAL {
                 looked = now;
                 match patience.waiting() {
@@ -194,10 +195,23 @@ impl Pool {
                     Waiting::ToEnd | Waiting::Nobody => return Err(EngineError::Interrupted),
                 }
             }
+            if (mode == FailMode::Continue || now - began >= ROOM_WAIT_MAX)
+                && let Some(error) = self.why_no_room(now)
+            {
+                return Err(error);
+            }
             self.close_early();
             self.clock.sleep(ROOM_INTERVAL).await;
         }
         Ok(())
+    }
+
+    /// Why the origin makes no room, if it is not merely slow.
+    fn why_no_room(&self, now: Duration) -> Option<EngineError> {
+        let is_silent = || self.write_back.txgs.silence(now) >= SILENCE_MAX;
+        let failing = self.write_back.failing.lock().clone();
+        failing
+            .or_else(|| is_silent().then(|| OriginError::Unreachable { operation: "write" }.into()))
     }
 
     /// Takes in what was written to a file by the holder of the range, once there is room: at most
@@ -459,6 +473,7 @@ impl Pool {
             let began = self.now();
             let outcome = file.write_vectored(run.offset, &run.slices()).await;
             let took = self.now() - began;
+            self.write_back.txgs.heard(self.now());
             object.dirty.arrived(run, outcome.is_ok());
             if let Err(error) = outcome {
                 let is_unreachable = error.is_unreachable();
@@ -501,6 +516,7 @@ impl Pool {
         }
         for file in files {
             file.sync(false).await?;
+            self.write_back.txgs.heard(self.now());
         }
         Ok(())
     }
@@ -512,6 +528,7 @@ impl Pool {
         let _turn = object.attributes_turn.lock().await;
         let seen = file.attributes().await.ok();
         let now = self.now();
+        self.write_back.txgs.heard(now);
         let gone = object.dirty.committed(txg, || {
             object.update(|version| version.settle_ahead(seen, now));
             self.flash.unsynced.caught_up(object.id);

@@ -386,6 +386,8 @@ impl Patience for Writer {
     }
 }
 
+const MIB: usize = 1 << 20;
+
 /// Who waits for room need not wait for ever, holds nobody up, and is told how much was taken.
 #[test]
 fn who_waits_for_room_may_stop() {
@@ -421,14 +423,47 @@ fn who_waits_for_room_may_stop() {
         bench.pool.close_early();
         std::thread::yield_now();
     }
-    let landed = block_on(appended.append_for(&Endless, &data)).expect("there is room again");
-    assert_eq!(landed, 0..data.len() as u64);
+    for (number, piece) in data.chunks(MIB).enumerate() {
+        // Nor may that clock take the threads for an origin that does not answer.
+        while bench.pool.is_dirty() {
+            assert!(began.elapsed() < Duration::from_secs(30), "the origin takes it again");
+            bench.pool.close_early();
+            std::thread::yield_now();
+        }
+        let landed = block_on(appended.append_for(&Endless, piece)).expect("there is room again");
+        assert_eq!(landed, (number * MIB) as u64..((number + 1) * MIB) as u64);
+    }
     let _ = block_on(file.sync(false));
     block_on(file.sync(false)).expect("memory is durable");
     block_on(appended.sync(false)).expect("memory is durable");
     assert_eq!(at_origin(&bench, "file"), data[..taken]);
     assert_eq!(at_origin(&bench, "appended"), data);
     bench.pool.validate_write_back();
+}
+
+/// An origin that does not answer at all fails as one that refuses does, only later; it is told
+/// before.
+#[test]
+fn who_waits_for_an_origin_that_is_silent_is_told() {
+    for (mode, least) in [("continue", 60), ("wait", 300)] {
+        let bench = Bench::new(&[&format!("failmode={mode}"), "recordsize=64K"], 16 << 20);
+        let file = bench.create("file");
+        assert_eq!(bench.pool.write_back_statistics().silence, None);
+        bench.faults.hang(|call| matches!(call, Call::Write { .. }));
+        let data = pattern(8 << 20, 1);
+        let began = bench.clock.now();
+        let error = block_on(file.write(0, &data)).expect_err("there is no room");
+        let waited = (bench.clock.now() - began).as_secs();
+        assert!(matches!(&error, EngineError::Origin(error) if error.is_unreachable()), "{error}");
+        assert!(waited >= least, "{mode}: {waited} s");
+        let silence = bench.pool.write_back_statistics().silence.expect("it is silent");
+        assert!(silence >= Duration::from_secs(60), "{silence:?}");
+        bench.faults.release();
+        let _ = block_on(file.sync(false));
+        block_on(file.sync(false)).expect("memory is durable");
+        let kept = at_origin(&bench, "file");
+        assert!(kept.len() > 1 << 20 && kept == data[..kept.len()], "what was taken is there");
+    }
 }
 
 /// The group that is open says how many files have changes in it.

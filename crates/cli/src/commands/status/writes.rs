@@ -38,6 +38,12 @@ pub(super) fn lines(status: &Status) -> Vec<(&'static str, String)> {
     if let Some(failing) = &writes.failing {
         let text = format!("{} for the origin: {failing}", coloured("waits", 31));
         lines.push(("writing", text));
+    } else if let Some(silent) = writes.silent_seconds {
+        let waits = coloured("waits", 31);
+        let text = format!("{waits} for the origin, which has not answered for {silent:.0} s");
+        lines.push(("writing", text));
+    }
+    if writes.failing.is_some() || writes.silent_seconds.is_some() {
         lines.extend(writes.waiting.iter().map(|path| ("", path.clone())));
     }
     match &writes.log {
