@@ -245,7 +245,7 @@ fn what_is_dirty_needs_no_origin() {
     assert_eq!(read(&file, 0, 400_000), expected);
 }
 
-/// Beside what is dirty are zeros where the origin has nothing: it need not be asked for them. Where
+/// Beside what is dirty are zeros where the origin has nothing: it need not be asked there. Where
 /// it has something by now, it is.
 #[test]
 fn holes_behind_the_end_at_the_origin_need_no_origin() {
