@@ -404,10 +404,11 @@ fn who_waits_for_room_may_stop() {
     }
     assert!(taken > 1 << 20 && taken < data.len(), "{taken} bytes are taken");
     for state in [Waiting::Nobody, Waiting::ToEnd] {
-        let began = bench.clock.now();
+        // The pool's clock also goes by what others sleep at the same time.
+        let began = std::time::Instant::now();
         let error = write(state, taken).expect_err("there is no room");
         assert!(matches!(error, EngineError::Interrupted), "{error}");
-        assert!(bench.clock.now() - began < Duration::from_secs(60), "it waits for some time only");
+        assert!(began.elapsed() < Duration::from_secs(30), "it waits for some time only");
         let error = block_on(appended.append_for(&Writer(state), &data)).expect_err("no room");
         assert!(matches!(error, EngineError::Interrupted), "{error}");
     }
