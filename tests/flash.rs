@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::mount::{UnmountFlags, mount_bind};
 use warmfront_tests::{
     Mount, Program, Requirement, SmallDisk, Warmfront, fill, random_bytes, require, test_directory,
     wait_until,
@@ -523,6 +524,23 @@ fn what_another_mount_of_the_origin_has_changed_is_seen_after_a_restart() {
     found = look();
     assert_eq!(found[1].as_deref(), Some(b"three".as_slice()));
     unmount();
+    // Through a part of it that is mounted in another place as well, which takes root.
+    if rustix::process::geteuid().is_root() {
+        let alias = path("alias");
+        fs::create_dir(&alias).expect("a mount point");
+        mount_bind(path("slow/deep").as_str(), alias.as_str()).expect("bound");
+        let changed = std::panic::catch_unwind(|| {
+            mount(&alias);
+            fs::write(top.join("note"), "longer than three").expect("written");
+            unmount();
+        });
+        rustix::mount::unmount(alias.as_str(), UnmountFlags::DETACH).expect("it was bound");
+        changed.expect("it is changed through the alias");
+        mount("tank");
+        found = look();
+        assert_eq!(found[1].as_deref(), Some(b"longer than three".as_slice()));
+        unmount();
+    }
     // One that only reads takes nothing from it.
     warmfront.run(["mount", &path("slow"), &path("fast"), "--arc-max=64M", "--read-only"]);
     unmount();

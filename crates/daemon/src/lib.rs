@@ -33,8 +33,10 @@ mod logging;
 mod logs;
 mod mount;
 mod mountinfo;
+mod origin_id;
 mod origin_note;
 mod origin_place;
+mod overlap;
 mod paths;
 mod pool_file;
 mod pools;
@@ -66,11 +68,12 @@ pub use line::LineError;
 pub use lock::{LockError, Owner};
 pub use logging::start as start_logging;
 pub use logs::{
-    GivenUp, Held, LogDiscarded, LogError, LogRecord, LogShown, LogTarget, MountProgress, Overlap,
+    GivenUp, Held, LogDiscarded, LogError, LogRecord, LogShown, LogTarget, MountProgress,
     WaitingLog,
 };
 pub use mount::mount_in_foreground;
 pub use mountinfo::{MountEntry, mount_of, mounted_at, mounts};
+pub use overlap::Overlap;
 pub use paths::{POOL_NAME_BYTES_MAX, Paths, PathsError};
 pub use pool_file::{NewPool, PoolFile, PoolFileError, Settings};
 pub use pools::{

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::mountinfo::{MountEntry, mounts};
+use crate::overlap::overlap;
 use crate::paths::replace_file;
 use crate::wire_path;
 
@@ -59,10 +61,11 @@ impl OriginNote {
     }
 
     /// Whether a change of what is in the one may be a change of what is in the other.
-    fn overlaps(&self, other: &OriginNote) -> bool {
+    fn overlaps(&self, other: &OriginNote, mounts: &[MountEntry]) -> bool {
         self.identity == other.identity
             || self.path.starts_with(&other.path)
             || other.path.starts_with(&self.path)
+            || overlap(mounts, &self.path, &other.path, None).is_some()
     }
 
     /// The pools that are known to have stood before something of the same: where the state of
@@ -72,11 +75,13 @@ impl OriginNote {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
+        let mounts = mounts()?;
         let mut pools = Vec::new();
         for entry in entries.take(FILES_MAX) {
             let path = entry?.path();
             let is_note = path.as_os_str().as_encoded_bytes().ends_with(ENDING.as_bytes());
-            if is_note && OriginNote::load(&path).is_some_and(|other| self.overlaps(&other)) {
+            let other = is_note.then(|| OriginNote::load(&path)).flatten();
+            if other.is_some_and(|other| self.overlaps(&other, &mounts)) {
                 pools.push(path.with_extension("").with_extension("json"));
             }
         }

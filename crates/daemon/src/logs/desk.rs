@@ -14,12 +14,12 @@ use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 use super::error::LogError;
 use super::find::of_same_origin;
 use super::marker::{Marker, digits, since};
-use super::origin_id::OriginId;
 use super::progress::MountProgress;
 use super::words::{are, counted, records, were};
 use crate::caches::random_bytes;
 use crate::device_open::{Top, tops};
 use crate::device_path::{DevicePath, DeviceRole};
+use crate::origin_id::OriginId;
 
 /// Length of a file that is made without one being named, bytes: what a quick device takes in the
 /// few seconds until the origin has it.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
-use super::origin_id::OriginId;
+use crate::origin_id::OriginId;
 use crate::paths::replace_file;
 use crate::wire_path;
 

@@ -8,10 +8,10 @@ use super::desk::{LogSettings, Tell};
 use super::error::LogError;
 use super::find::markers;
 use super::marker::{Marker, digits};
-use super::overlap::{Overlap, overlap};
 use super::words::{is_empty, records};
 use crate::device_path::is_same;
 use crate::mountinfo::mounts;
+use crate::overlap::{Overlap, overlap};
 use crate::paths::Paths;
 use crate::pool_file::PoolFile;
 

@@ -3,8 +3,8 @@ use std::fs;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::origin_id::OriginId;
 use crate::mountinfo::{MountEntry, mount_of};
+use crate::origin_id::OriginId;
 
 /// Most names that are looked at for a directory that was moved.
 const NAMES_MAX: usize = 20_000;
@@ -50,7 +50,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
 /// `None` when they share nothing, as far as can be told.
 ///
 /// What lies on other devices than `origin` is not touched: it may not answer.
-pub(super) fn overlap(
+pub(crate) fn overlap(
     mounts: &[MountEntry],
     origin: &Path,
     noted: &Path,

@@ -10,7 +10,7 @@ use crate::mountinfo::{mount_of, mounts};
 /// What the top directory of an origin is known by, whatever path leads to it: paths, mounts and
 /// numbers of devices change, also while nobody looks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct OriginId {
+pub(crate) struct OriginId {
     inode: u64,
     /// Its birth, seconds and nanoseconds.
     born: Option<(i64, u32)>,
