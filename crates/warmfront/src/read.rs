@@ -502,9 +502,9 @@ impl OpenFile {
             record.set_taken(taken);
             left -= length.min(left);
             let bytes = record.charged_bytes() as u64;
-            fetched.push((number, self.land(tenant, lead, record, kind)));
-            // It was charged until the cache had it: many may wait for the cache to make room.
+            // The others stay charged: many readers may wait for the cache to make room.
             charged.give_back(bytes);
+            fetched.push((number, self.land(tenant, lead, record, kind)));
         }
         Ok(fetched)
     }
