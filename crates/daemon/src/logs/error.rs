@@ -356,8 +356,10 @@ fn longer(path: &Path, was: Option<(u64, bool)>) -> String {
              {path}:{size} does"
         ),
         Some((size, false)) => format!(
-            "if it was cut, `truncate -s {size} {path}` makes it as long again and what is left \
-             readable, as a mount with --log {path}:{size} does"
+            "if it was cut, bring back the whole of it: what was behind the cut is lost otherwise, \
+             and may be writes that were acknowledged. `truncate -s {size} {path}` makes readable \
+             what is left, which the next mount then takes for all there was: look after what was \
+             written last"
         ),
         None => format!("a mount with --log {path}:SIZE makes it longer, or name another one"),
     }
