@@ -248,16 +248,11 @@ impl Memory {
 
     /// Lets the cache follow the other charges; unless its capacity is locked by somebody else.
     fn resize(&self, locked: Option<MutexGuard<'_, u64>>) {
-        self.resize_by(STEP_BYTES, locked);
-    }
-
-    /// The same, once they have moved by `step_bytes`.
-    fn resize_by(&self, step_bytes: u64, locked: Option<MutexGuard<'_, u64>>) {
         let Some(mut resized_at) = locked.or_else(|| self.resized_at_bytes.try_lock()) else {
             return;
         };
         let charged = self.charged_bytes();
-        if charged.abs_diff(*resized_at) >= step_bytes {
+        if charged.abs_diff(*resized_at) >= STEP_BYTES {
             *resized_at = charged;
             self.cache.set_capacity(rest(self.ceiling_bytes(), charged));
         }
@@ -345,15 +340,6 @@ pub(crate) struct ChargedApart {
 impl Drop for ChargedApart {
     fn drop(&mut self) {
         self.memory.discharge(self.bytes);
-    }
-}
-
-impl Charged<'_> {
-    /// Gives back a part of it, for what the cache is about to keep.
-    pub(crate) fn give_back(&mut self, bytes: u64) {
-        self.bytes = self.bytes.checked_sub(bytes).expect("no more than was charged");
-        self.memory.charged_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.memory.resize_by(1, None);
     }
 }
 

@@ -459,7 +459,7 @@ impl OpenFile {
             .map(|length| Record::with_capacity(arena, *length as usize))
             .collect::<std::result::Result<Vec<_>, _>>()?;
         let bytes: usize = records.iter().map(Record::charged_bytes).sum();
-        let mut charged = self.pool.memory.charge(bytes as u64);
+        let charged = self.pool.memory.charge(bytes as u64);
         let mut buffers: Vec<IoSliceMut<'_>> =
             records.iter_mut().map(|record| IoSliceMut::new(record.buffer_mut())).collect();
         let _demand =
@@ -494,6 +494,7 @@ impl OpenFile {
             tracing::debug!(object = self.object.id.0, "shorter at the origin than it was known");
             self.object.update(|version| version.expire(StaleBy::Attributes));
         }
+        drop(charged);
         let taken = self.pool.flash.unsynced.now();
         let mut fetched = Vec::with_capacity(records.len());
         let leads = numbers.zip(leads);
@@ -501,9 +502,6 @@ impl OpenFile {
             record.set_length(length.min(left) as usize);
             record.set_taken(taken);
             left -= length.min(left);
-            let bytes = record.charged_bytes() as u64;
-            // The others stay charged: many readers may wait for the cache to make room.
-            charged.give_back(bytes);
             fetched.push((number, self.land(tenant, lead, record, kind)));
         }
         Ok(fetched)

@@ -17,11 +17,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
 
     /// As [`Cache::set_capacity`], and hands out what went, while no lock is held.
     pub fn set_capacity_with(&self, capacity_bytes: u64, mut gone: impl FnMut(K, V)) -> Evicted {
-        let is_more = capacity_bytes >= self.capacity_bytes();
         self.change_capacity(capacity_bytes);
-        if is_more {
-            return Evicted::default();
-        }
         let level = self.level();
         let mut evicted = Evicted::default();
         self.shards.iter().for_each(|shard| evicted += self.lower(shard, level, &mut gone));
