@@ -62,7 +62,7 @@ fn read_all(mount: &Mount, contents: &[u8]) {
 /// they are looked at.
 fn feed_all(mount: &Mount, contents: &[u8]) {
     let records = (contents.len() / RECORD) as u64;
-    for _ in 0..10 {
+    for _ in 0..40 {
         read_all(mount, contents);
         let fed = || mount.counter("l2_records") >= records;
         if wait_until(Duration::from_secs(3), fed) {
