@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::mount::{UnmountFlags, mount_bind};
 use warmfront_tests::{
-    Mount, Program, Requirement, SmallDisk, Warmfront, fill, random_bytes, require, test_directory,
+    Mount, Place, Program, Requirement, SmallDisk, fill, random_bytes, require, test_directory,
     wait_until,
 };
 
@@ -470,13 +470,9 @@ fn the_figures_of_datasets_and_devices_add_up() {
 #[test]
 fn what_another_mount_of_the_origin_has_changed_is_seen_after_a_restart() {
     require!(Requirement::Fuse);
-    let directory = test_directory();
-    let warmfront = Warmfront::new();
-    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
-    for name in ["slow", "slow/deep", "elsewhere", "fast"] {
-        fs::create_dir(directory.path().join(name)).expect("a directory");
-    }
-    let (origin, top) = (directory.path().join("slow"), directory.path().join("fast"));
+    let place = Place::new(&["slow", "slow/deep", "elsewhere", "fast"]);
+    let (warmfront, path) = (&place.warmfront, |name: &str| place.path(name));
+    let (origin, top) = (place.join("slow"), place.join("fast"));
     fill(&origin.join("data"), 1, 4 * MIB);
     fs::write(origin.join("deep/note"), "one").expect("written");
     let create = ["pool", "create", "tank", &path("slow"), "--cache", &path("cache:64M")];
@@ -517,7 +513,7 @@ fn what_another_mount_of_the_origin_has_changed_is_seen_after_a_restart() {
     mount("tank");
     assert!(look() == found);
     warmfront.run(["mount", &path("slow/deep"), &second, "--arc-max=64M"]);
-    fs::write(directory.path().join("second/note"), "three").expect("written");
+    fs::write(place.join("second/note"), "three").expect("written");
     warmfront.run(["unmount", &second]);
     unmount();
     mount("tank");

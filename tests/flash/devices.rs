@@ -3,9 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use warmfront_tests::{
-    Program, Requirement, SmallDisk, Warmfront, random_bytes, require, test_directory,
-};
+use warmfront_tests::{Place, Program, Requirement, SmallDisk, random_bytes, require};
 
 /// A loop device over a file, until dropped.
 struct Loop(String);
@@ -26,20 +24,17 @@ impl Drop for Loop {
 #[test]
 fn settings_keep_cache_devices() {
     require!(Requirement::Fuse);
-    let directory = test_directory();
-    let warmfront = Warmfront::new();
-    let (origin, top) = (directory.path().join("slow"), directory.path().join("fast"));
-    fs::create_dir(&origin).expect("an origin");
-    fs::create_dir(&top).expect("a mount point");
-    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
+    let place = Place::new(&["slow", "fast"]);
+    let (warmfront, path) = (&place.warmfront, |name: &str| place.path(name));
+    let top = place.join("fast");
     // A path without a directory is one of here.
     let create = ["pool", "create", "tank", "slow", "--cache", "one:64M"];
-    warmfront.program(create).directory(directory.path()).run().success();
+    place.run_in("", &create).success();
     warmfront.run(["pool", "add", "tank", "cache", &path("two:64M")]);
     let nowhere = warmfront.program(["pool", "add", "tank", "cache", &path("three")]);
     nowhere.run().fails_with(1, &["there is no cache device", "three:SIZE"]);
     warmfront.run(["mount", "tank", &path("fast"), "--arc-max=64M"]);
-    let caches = |warmfront: &Warmfront| {
+    let caches = || {
         let status = warmfront.status(&top);
         let caches = status["caches"].as_array().expect("a list").clone();
         let shown = caches.iter().map(|cache| {
@@ -48,11 +43,11 @@ fn settings_keep_cache_devices() {
         });
         shown.collect::<Vec<_>>()
     };
-    assert_eq!(caches(&warmfront), ["one works", "two works"]);
+    assert_eq!(caches(), ["one works", "two works"]);
     warmfront.run(["pool", "remove", "tank", "cache", &path("one")]);
     warmfront.run(["unmount", "tank"]);
     // Whose it is, is told.
-    fs::create_dir(directory.path().join("other")).expect("a directory");
+    fs::create_dir(place.join("other")).expect("a directory");
     let two = path("two");
     let words = ["mount", &path("other"), &path("fast"), "--arc-max=64M", "--cache", &two];
     warmfront.program(words).run().fails_with(1, &["it is a cache of pool `tank`"]);
@@ -68,16 +63,16 @@ fn settings_keep_cache_devices() {
     fs::rename(&key, path("elsewhere")).expect("renamed");
     let said = warmfront.run(["mount", "tank", &path("fast"), "--arc-max=64M"]);
     assert!(said.contains("cannot be read") && said.contains("goes on without it"), "{said}");
-    assert_eq!(caches(&warmfront), ["two unavailable"]);
+    assert_eq!(caches(), ["two unavailable"]);
     warmfront.program(["pool", "add", "tank", "cache", &two]).run().fails_with(1, &["key file"]);
     warmfront.run(["unmount", "tank"]);
     fs::write(&file, settings).expect("written");
     // A device that is not there does not keep the pool from being mounted.
-    fs::remove_file(directory.path().join("two")).expect("it was there");
-    fs::create_dir(directory.path().join("two")).expect("something else");
+    fs::remove_file(place.join("two")).expect("it was there");
+    fs::create_dir(place.join("two")).expect("something else");
     let said = warmfront.run(["mount", "tank", &path("fast"), "--arc-max=64M"]);
     assert!(said.contains("the pool goes on without it"), "{said}");
-    assert_eq!(caches(&warmfront), ["two unavailable"]);
+    assert_eq!(caches(), ["two unavailable"]);
     let told = warmfront.run(["doctor", "tank"]);
     assert!(told.contains("two is not used"), "{told}");
     warmfront.run(["unmount", "tank"]);
@@ -86,17 +81,13 @@ fn settings_keep_cache_devices() {
 #[test]
 fn a_cache_file_that_has_gone_is_made_anew_where_it_was_and_says_so() {
     require!(Requirement::Fuse, Requirement::Root);
-    let directory = test_directory();
-    let warmfront = Warmfront::new();
-    for name in ["slow", "fast"] {
-        fs::create_dir(directory.path().join(name)).expect("a directory");
-    }
+    let place = Place::new(&["slow", "fast"]);
+    let warmfront = &place.warmfront;
     let disk = SmallDisk::new("64M");
     let cache = disk.path().join("cache");
-    let top = directory.path().join("fast").to_str().expect("text").to_string();
-    let create = ["pool", "create", "tank", "slow", "--cache"];
-    let create = warmfront.program(create).arg(format!("{}:32M", cache.display()));
-    create.directory(directory.path()).run().success();
+    let top = place.path("fast");
+    let device = format!("{}:32M", cache.display());
+    place.run_in("", &["pool", "create", "tank", "slow", "--cache", &device]).success();
     let mount = |more: &[&str]| {
         let words = ["mount", "tank", &top, "--arc-max=64M"];
         let said = warmfront.program(words).args(more).run().success();
@@ -128,12 +119,8 @@ fn a_cache_file_that_has_gone_is_made_anew_where_it_was_and_says_so() {
 #[test]
 fn what_cannot_be_a_cache_device_is_refused_with_words() {
     require!(Requirement::Fuse);
-    let directory = test_directory();
-    let warmfront = Warmfront::new();
-    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
-    for name in ["slow", "other", "fast"] {
-        fs::create_dir(directory.path().join(name)).expect("a directory");
-    }
+    let place = Place::new(&["slow", "other", "fast"]);
+    let (warmfront, path) = (&place.warmfront, |name: &str| place.path(name));
     let mount = |origin: &str, cache: &str, more: &[&str]| {
         let words = ["mount", &path(origin), &path("fast"), "--arc-max=64M", "--cache", cache];
         warmfront.program(words).args(more).run()
@@ -148,7 +135,7 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
     refused(&path("wrong:big"), 2, &["`big` is not a size"]);
     refused("/dev/null", 1, &["/dev/null"]);
     refused(&path("slow"), 1, &["slow"]);
-    File::create(directory.path().join("tiny")).expect("a file").set_len(4096).expect("a hole");
+    File::create(place.join("tiny")).expect("a file").set_len(4096).expect("a hole");
     refused(&path("tiny"), 1, &["too small", "it needs"]);
 
     // What others have put there.
@@ -177,18 +164,18 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
     // What was made for a mount that did not come about is not left.
     let two = ["--cache", &path("none")];
     mount("slow", &path("new:64M"), &two).fails_with(1, &["there is no cache device"]);
-    assert!(!directory.path().join("new").exists());
+    assert!(!place.join("new").exists());
 
     // It would cache itself.
     let inside = "so that the pool would hold its own cache; choose a place outside";
     refused(&path("slow/cache:64M"), 1, &["inside the origin", inside]);
     refused(&path("fast/../slow/./cache:64M"), 1, &["inside the origin", inside]);
     refused(&path("fast/cache:64M"), 1, &["inside the mount point", inside]);
-    assert!(!directory.path().join("slow/cache").exists(), "nothing is made there");
+    assert!(!place.join("slow/cache").exists(), "nothing is made there");
 
     // In use.
     mount("slow", &text, &[]).success();
-    let second = directory.path().join("second");
+    let second = place.join("second");
     fs::create_dir(&second).expect("a mount point");
     let words = ["mount", &path("other"), &path("second"), "--arc-max=64M", "--cache", &text];
     let used = format!("in use by pool `slow`, mounted at {}", path("fast"));
@@ -251,12 +238,8 @@ fn what_cannot_be_a_cache_device_is_refused_with_words() {
 #[test]
 fn a_pool_that_is_not_mounted_is_given_only_what_it_can_use() {
     require!(Requirement::Fuse);
-    let directory = test_directory();
-    let warmfront = Warmfront::new();
-    let path = |name: &str| directory.path().join(name).to_str().expect("text").to_string();
-    for name in ["slow", "other", "fast"] {
-        fs::create_dir(directory.path().join(name)).expect("a directory");
-    }
+    let place = Place::new(&["slow", "other", "fast"]);
+    let (warmfront, path) = (&place.warmfront, |name: &str| place.path(name));
     warmfront.run(["pool", "create", "tank", &path("slow")]);
     let add = |device: &str, more: &[&str]| {
         let words = ["pool", "add", "tank", "cache", device];
@@ -285,7 +268,7 @@ fn a_pool_that_is_not_mounted_is_given_only_what_it_can_use() {
     // What is forced is forced by the next mount, too.
     add(&text, &["--force"]).success();
     add(&path("new:64M"), &[]).success();
-    assert!(!directory.path().join("new").exists(), "a mount makes it");
+    assert!(!place.join("new").exists(), "a mount makes it");
     let said = mount();
     assert!(!said.contains("goes on without it"), "{said}");
     let states = warmfront.status(Path::new(&path("fast")))["caches"].clone();

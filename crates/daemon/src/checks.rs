@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::mountinfo::{mounted_at, mounts, resolve_without_touching};
-use crate::origin_note::OriginNote;
 
 /// Dead mounts on one directory that are cleared away, one above the other.
 const DEAD_MOUNTS_MAX: usize = 16;
@@ -149,11 +148,6 @@ impl Places {
             return Err(PlaceError::NotEmpty { path: mountpoint });
         }
         Ok(Places { origin, origin_identity, mountpoint, notes })
-    }
-
-    /// How the origin is told from others.
-    pub fn note(&self) -> OriginNote {
-        OriginNote { path: self.origin.clone(), identity: self.origin_identity }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::ceiling::{Keeper, KeeperError, Setting, Sources, Watch, memory_limit}
 use crate::change::pool_name_from;
 use crate::checks::Places;
 use crate::control_group::missing_groups;
+use crate::deadline::within;
 use crate::descriptor::{self, Announced};
 use crate::device_path::DevicePath;
 use crate::drain::drain_at_end;
@@ -30,6 +31,7 @@ use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
 use crate::logs::{Desk, LogSettings, Tell, Waiting, unnamed, unnamed_marker};
 use crate::mountinfo::{mounted_at, mounts};
+use crate::origin_note::OriginNote;
 use crate::origin_place::OriginPlace;
 use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
@@ -212,7 +214,7 @@ impl Prepared {
         })?;
         let known_as = self.known_as();
         let snapshots = SnapshotFiles::new(&known_as.state_path);
-        let note = self.places.note();
+        let note = OriginNote::of(&self.places.origin).map_err(system("look at the origin"))?;
         if !self.read_only {
             // A log may hold what changes the origin.
             let (states, own) = (self.paths.state_directory(), Some(&*known_as.state_path));
@@ -459,13 +461,8 @@ fn device_of(mountpoint: &Path) -> io::Result<u64> {
 
 /// Whether a look at the mount is answered in time.
 fn answers(mountpoint: &Path) -> bool {
-    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
     let mountpoint = mountpoint.to_owned();
-    let looked = std::thread::Builder::new().name("first-look".into()).spawn(move || {
-        // Nobody listens any more when it took too long.
-        let _ = sender.send(fs::metadata(mountpoint).is_ok());
-    });
-    looked.is_ok() && receiver.recv_timeout(ANSWER_MAX).unwrap_or(false)
+    within(ANSWER_MAX, move || fs::metadata(mountpoint).is_ok()).unwrap_or(false)
 }
 
 /// Unmounts on signals.

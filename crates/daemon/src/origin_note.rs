@@ -1,11 +1,11 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::mountinfo::{MountEntry, mounts};
+use crate::origin_id::OriginId;
 use crate::overlap::overlap;
 use crate::paths::replace_file;
 use crate::wire_path;
@@ -26,16 +26,16 @@ pub(crate) struct OriginNote {
     /// Where it is, without links and detours.
     #[serde(with = "wire_path")]
     pub path: PathBuf,
-    /// Its device and inode.
-    pub identity: (u64, u64),
+    /// What it is known by, wherever it is.
+    pub id: OriginId,
 }
 
 impl OriginNote {
     /// That of the directory at `path`.
     pub fn of(path: &Path) -> io::Result<OriginNote> {
         let path = path.canonicalize()?;
-        let found = fs::metadata(&path)?;
-        Ok(OriginNote { path, identity: (found.dev(), found.ino()) })
+        let id = OriginId::at(&path)?;
+        Ok(OriginNote { path, id })
     }
 
     /// The file of a pool whose state lies at `path`.
@@ -62,7 +62,7 @@ impl OriginNote {
 
     /// Whether a change of what is in the one may be a change of what is in the other.
     fn overlaps(&self, other: &OriginNote, mounts: &[MountEntry]) -> bool {
-        self.identity == other.identity
+        self.id == other.id
             || self.path.starts_with(&other.path)
             || other.path.starts_with(&self.path)
             || overlap(mounts, &self.path, &other.path, None).is_some()
@@ -97,9 +97,13 @@ mod tests {
     fn pools_before_the_same_files_find_each_other() {
         let base = tempfile::tempdir().expect("a directory");
         let states = ["a", "b", "c", "d"].map(|name| base.path().join(name).with_extension("json"));
-        let origins = [("/slow", 7), ("/slow/deep", 8), ("/other", 7), ("/slower", 9)];
-        let notes =
-            origins.map(|(path, inode)| OriginNote { path: path.into(), identity: (1, inode) });
+        // The third is the first one, as it was known by another path.
+        let origins = [("/slow", "x"), ("/slow/deep", "y"), ("/other", "x"), ("/slower", "z")];
+        let notes = origins.map(|(path, name)| {
+            let known = base.path().join(name);
+            fs::create_dir_all(&known).expect("a directory");
+            OriginNote { path: path.into(), id: OriginId::at(&known).expect("it is there") }
+        });
         for (note, state) in notes.iter().zip(&states) {
             let file = OriginNote::file(state);
             assert!(!note.is_in(&file));

@@ -186,7 +186,7 @@ impl Governor {
         if self.is_falling && !has_nothing {
             return Some(FALLING_INTERVAL);
         }
-        let left = reading.rooms.iter().filter_map(|room| room.available_bytes).min();
+        let left = reading.left_bytes();
         let half_lasts = |left| Duration::from_secs_f64(left as f64 / (2 * TAKING_RATE) as f64);
         Some(left.map_or(most, |left| half_lasts(left).clamp(least, most)))
     }
@@ -194,8 +194,8 @@ impl Governor {
     /// What others leave of the memory, with what the cache has already; `None` when nothing tells,
     /// or the ceiling does not move.
     pub fn left_bytes(&self, reading: &Reading) -> Option<u64> {
-        let available = reading.rooms.iter().filter_map(|room| room.available_bytes).min();
-        available
+        reading
+            .left_bytes()
             .filter(|_| !self.bounds.is_fixed())
             .map(|available| available.saturating_add(self.has_bytes(reading)))
     }

@@ -54,9 +54,14 @@ impl Reading {
         }
     }
 
-    /// What can still be had, below all bounds; 0 when nothing tells.
+    /// What can still be had, below all bounds; `None` when nothing tells.
+    pub(crate) fn left_bytes(&self) -> Option<u64> {
+        self.rooms.iter().filter_map(|room| room.available_bytes).min()
+    }
+
+    /// The same; 0 when nothing tells.
     pub fn available_bytes(&self) -> u64 {
-        self.rooms.iter().filter_map(|room| room.available_bytes).min().unwrap_or(0)
+        self.left_bytes().unwrap_or(0)
     }
 }
 

@@ -494,7 +494,8 @@ pub const PROPERTIES: &[Property] = &[
         help: "what becomes of writers whose data the origin does not take",
         long_help: "What becomes of writers while the origin takes no data and there is no room \
             for more in RAM: with wait they wait, five minutes at most; with continue they get the \
-            origin's error at once. What has been taken is kept in either case, and tried again.",
+            origin's error at once. An origin that does not answer at all counts as one that \
+            refuses after a minute. What has been taken is kept in either case, and tried again.",
         inherited: true,
         examples: &["wait", "continue"],
         refused: &["", "panic"],
