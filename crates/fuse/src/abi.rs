@@ -244,6 +244,9 @@ wire! {
 
     /// STORE: the data follows.
     StoreOut { nodeid: u64, offset: u64, size: u32, padding: u32 }
+
+    /// PRUNE: as many node ids follow.
+    PruneOut { count: u32, padding: u32, spare: u64 }
 }
 
 /// Operation codes.
@@ -306,6 +309,7 @@ pub mod notification {
     pub const STORE: i32 = 4;
     pub const DELETE: i32 = 6;
     pub const INC_EPOCH: i32 = 8;
+    pub const PRUNE: i32 = 9;
     /// Flag of INVAL_ENTRY: do not drop the name.
     pub const EXPIRE_ONLY: u32 = 1;
 }

@@ -1,5 +1,6 @@
 mod convert;
 mod handles;
+mod invalidation;
 mod passing_groups;
 
 use std::ffi::OsStr;
@@ -7,7 +8,6 @@ use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -15,8 +15,8 @@ use storage::{
     Allocation, Node, NodeKind, ObjectId, RenameFlags, SeekFrom, SetAttributes, XattrMode, block_on,
 };
 use warmfront::{
-    Attributed, EngineError, Found, Invalidation, KernelCache, OpenDirectory, OpenFile, Patience,
-    Pool, Reader, Waiting,
+    Attributed, EngineError, Found, KernelCache, OpenDirectory, OpenFile, Patience, Pool, Reader,
+    Waiting,
 };
 
 use crate::abi::{
@@ -32,11 +32,11 @@ use crate::flags::{
     GETATTR_FH, InitFlags, OPEN_KILL_SUIDGID, OpenFlags, SETXATTR_ACL_KILL_SGID, SetattrFlags,
     WriteFlags,
 };
-use crate::notify::Notifier;
 use crate::reply::ReadReply;
 use crate::watch::Stay;
 use convert::open_flags;
 use handles::Handles;
+pub use invalidation::KernelInvalidation;
 pub use passing_groups::{GroupError, PASSING_GROUPS_MAX, PassingGroups};
 
 /// Flags of `setxattr(2)`.
@@ -583,113 +583,6 @@ impl Directory {
             }
         }
         Ok(())
-    }
-}
-
-/// Former names, and files with former contents, that wait to be told. More names at a time are
-/// left to expire by themselves, more files to who opens them.
-const FORMER_MAX: usize = 1024;
-
-/// Tells the kernel to ask a pool again.
-#[derive(Debug)]
-pub struct KernelInvalidation {
-    notifier: Notifier,
-    root: ObjectId,
-    /// To a thread of its own, because the kernel keeps it waiting until calls on the directory
-    /// that are under way have been answered. It ends with this.
-    former_names: SyncSender<FormerName>,
-    /// As well, because the kernel waits for reads of the file that are under way.
-    former_contents: SyncSender<FormerContents>,
-}
-
-/// A name in the directory `node` that leads elsewhere by now.
-struct FormerName {
-    node: u64,
-    name: Arc<OsStr>,
-    told: Box<dyn FnOnce() + Send>,
-}
-
-/// The file `node` has other contents by now.
-struct FormerContents {
-    node: u64,
-    told: Box<dyn FnOnce() + Send>,
-}
-
-impl KernelInvalidation {
-    /// For the session that serves `pool`.
-    ///
-    /// # Errors
-    /// When no thread can be started.
-    pub fn new(notifier: Notifier, pool: &Pool) -> std::io::Result<KernelInvalidation> {
-        let telling = notifier.clone();
-        let former_names = teller("former-names", move |FormerName { node, name, told }| {
-            ignore_unknown(telling.expire_entry(node, &name));
-            told();
-        })?;
-        let telling = notifier.clone();
-        let former_contents = teller("former-contents", move |FormerContents { node, told }| {
-            ignore_unknown(telling.inval_inode(node, 0, 0));
-            told();
-        })?;
-        Ok(KernelInvalidation { notifier, root: pool.root(), former_names, former_contents })
-    }
-}
-
-impl Invalidation for KernelInvalidation {
-    fn expire_object(&self, object: ObjectId) {
-        let node = swap(object.0, ROOT_ID, self.root.0);
-        ignore_unknown(self.notifier.inval_inode(node, 0, 0));
-    }
-
-    fn expire_attributes(&self, object: ObjectId) {
-        let node = swap(object.0, ROOT_ID, self.root.0);
-        // A negative offset leaves the pages alone, and with them the locks that guard them.
-        ignore_unknown(self.notifier.inval_inode(node, -1, 0));
-    }
-
-    fn expire_contents_later(&self, object: ObjectId, told: Box<dyn FnOnce() + Send>) {
-        let node = swap(object.0, ROOT_ID, self.root.0);
-        if self.former_contents.try_send(FormerContents { node, told }).is_err() {
-            tracing::warn!(
-                "too many files have changed at the origin; some are reread when opened"
-            );
-        }
-    }
-
-    fn expire_name(&self, parent: ObjectId, name: &OsStr) {
-        let node = swap(parent.0, ROOT_ID, self.root.0);
-        ignore_unknown(self.notifier.expire_entry(node, name));
-    }
-
-    fn expire_name_later(
-        &self,
-        parent: ObjectId,
-        name: Arc<OsStr>,
-        told: Box<dyn FnOnce() + Send>,
-    ) {
-        let node = swap(parent.0, ROOT_ID, self.root.0);
-        if self.former_names.try_send(FormerName { node, name, told }).is_err() {
-            tracing::warn!("too many names have moved at the origin; some are believed for longer");
-        }
-    }
-}
-
-/// A thread that tells what it is sent. It ends with the sender.
-fn teller<T: Send + 'static>(
-    name: &str,
-    tell: impl Fn(T) + Send + 'static,
-) -> std::io::Result<SyncSender<T>> {
-    let (sender, waiting) = sync_channel(FORMER_MAX);
-    let thread = std::thread::Builder::new().name(name.into());
-    thread.spawn(move || waiting.into_iter().for_each(tell))?;
-    Ok(sender)
-}
-
-/// The kernel need not know a node or a name any more.
-fn ignore_unknown(told: Result<()>) {
-    match told {
-        Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::NODEV) => {}
-        Err(error) => tracing::debug!(%error, "the kernel would not drop what it has cached"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::abi::{DeleteOut, InvalEntryOut, InvalInodeOut, StoreOut, notification};
+use crate::abi::{DeleteOut, InvalEntryOut, InvalInodeOut, PruneOut, StoreOut, notification};
 use crate::filesystem::Result;
 use crate::reply::send;
 
@@ -65,6 +65,14 @@ impl Notifier {
     /// Drops all names at once (Linux 6.16 and later; before that `EINVAL`).
     pub fn inc_epoch(&self) -> Result<()> {
         self.notify(notification::INC_EPOCH, &[])
+    }
+
+    /// Forgets those of the nodes that nobody uses: which have no open file, no name below that is
+    /// known, no working directory and no mount (Linux 6.18 and later; before that `EINVAL`).
+    pub fn prune(&self, nodes: &[u64]) -> Result<()> {
+        let count = u32::try_from(nodes.len()).map_err(|_| Errno::INVAL)?;
+        let out = PruneOut { count, padding: 0, spare: 0 };
+        self.notify(notification::PRUNE, &[out.as_bytes(), nodes.as_bytes()])
     }
 
     fn notify(&self, code: i32, pieces: &[&[u8]]) -> Result<()> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use storage::{DirectoryEntry, ObjectId};
 
+use crate::heap::{block_bytes, shared_block_bytes};
 use crate::record::Record;
 use crate::version::Version;
 
@@ -27,7 +28,8 @@ pub(crate) struct Metadata {
 
 #[derive(Debug)]
 pub(crate) enum Content {
-    Attributes(Version),
+    /// Apart, since it is much larger than a name, and there are as many names.
+    Attributes(Box<Version>),
     /// The names in a directory, as of a generation of it.
     Listing {
         generation: u64,
@@ -60,7 +62,9 @@ impl Cached {
     pub(crate) fn charged_bytes(&self) -> usize {
         match self {
             Cached::Data(record) => Cached::data_bytes(record.charged_bytes()),
-            Cached::Metadata(metadata) => size_of::<Metadata>() + metadata.content.heap_bytes(),
+            Cached::Metadata(metadata) => {
+                shared_block_bytes(size_of::<Metadata>()) + metadata.content.heap_bytes()
+            }
         }
     }
 }
@@ -68,19 +72,26 @@ impl Cached {
 impl Content {
     fn heap_bytes(&self) -> usize {
         match self {
-            Content::Attributes(_) => 0,
-            Content::Listing { listing, .. } => listing
-                .iter()
-                .map(|entry| size_of::<DirectoryEntry>() + entry.name.len())
-                .sum::<usize>(),
-            Content::Name { name, .. } => name.len(),
-            Content::Link(target) => target.len(),
+            Content::Attributes(_) => block_bytes(size_of::<Version>()),
+            Content::Listing { listing, .. } => listing_bytes(listing),
+            Content::Name { name, .. } => block_bytes(name.len()),
+            Content::Link(target) => {
+                shared_block_bytes(size_of::<OsString>()) + block_bytes(target.capacity())
+            }
             Content::XattrNames(names) => {
-                names.iter().map(|name| size_of::<OsString>() + name.len()).sum()
+                let each = |name: &OsString| size_of::<OsString>() + block_bytes(name.capacity());
+                names.iter().map(each).sum()
             }
             Content::Xattr { name, value } => {
-                name.len() + value.as_ref().map_or(0, |value| value.len())
+                block_bytes(name.len())
+                    + value.as_ref().map_or(0, |value| block_bytes(value.capacity()))
             }
         }
     }
+}
+
+/// Bytes of RAM that a listing takes.
+pub(crate) fn listing_bytes(listing: &Listing) -> usize {
+    let names = listing.iter().map(|entry| block_bytes(entry.name.capacity()));
+    block_bytes(listing.capacity() * size_of::<DirectoryEntry>()) + names.sum::<usize>()
 }

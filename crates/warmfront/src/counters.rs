@@ -53,6 +53,9 @@ counters! {
     UncachedPrimarycache = "uncached_primarycache",
     /// Records not kept because they are larger than their share of the ceiling.
     UncachedTooLarge = "uncached_too_large",
+    /// Names, attributes, listings and other answers not kept because they are larger than their
+    /// share of the ceiling, or because there was no room.
+    UncachedMetadata = "uncached_metadata",
     /// Records not kept because of promote=off.
     UncachedPromote = "uncached_promote",
     /// Records not kept because their reader is in a control group that does not promote.

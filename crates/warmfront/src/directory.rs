@@ -10,8 +10,9 @@ use crate::answer::{Content, Listing};
 use crate::counters::Counter;
 use crate::error::{EngineError, Result};
 use crate::key::Part;
+use crate::listings::HeldListing;
 use crate::lookup::Found;
-use crate::names::NAMES;
+use crate::names::{LISTING, NAMES};
 use crate::object::Object;
 use crate::pool::Pool;
 use crate::property::{CacheLevel, Coherence, PrefetchLevel};
@@ -24,7 +25,7 @@ const LOOKUPS_AHEAD: usize = 32;
 pub struct OpenDirectory {
     pool: Arc<Pool>,
     object: Arc<Object>,
-    listing: Mutex<Option<Arc<Listing>>>,
+    listing: Mutex<Option<Arc<HeldListing>>>,
     /// Entries whose look-ups have been sent ahead.
     ahead: Mutex<Range<usize>>,
     reader: Reader,
@@ -63,30 +64,42 @@ impl Pool {
         }))
     }
 
-    /// The names in a directory, from the ARC if they are there.
-    pub(crate) async fn listing(&self, object: &Object, reader: Reader) -> Result<Arc<Listing>> {
+    /// The names in a directory: those that others hold, or from the ARC if they are there.
+    async fn listing(&self, object: &Object, reader: Reader) -> Result<Arc<HeldListing>> {
         let tenant = self.tenant_for(object, reader);
         let generation = object.version().generation;
+        let hold = |generation, listing: &Arc<Listing>| {
+            self.listings.hold(&self.memory, object.id, generation, listing.clone())
+        };
+        if let Some(held) = self.listings.get(object.id, generation) {
+            tenant.hit(Counter::DemandMetadataHits, 1);
+            return Ok(held);
+        }
         if tenant.properties().primarycache != CacheLevel::None
             && let Some(kept) = self.kept(&tenant, object.id, Part::Listing)
             && let Content::Listing { generation: known, listing } = &kept.content
             && *known == generation
         {
             tenant.hit(Counter::DemandMetadataHits, 1);
-            return Ok(listing.clone());
+            return Ok(hold(generation, listing));
         }
         tenant.counters.add(Counter::DemandMetadataMisses, 1);
+        let _turn = object.ranges.exclusive(LISTING).await;
         let _names = object.ranges.shared(NAMES).await;
         let (id, part, version) = (object.id, Part::Listing, object.version());
         let (generation, validator) = (version.generation, version.settled_validator());
+        if let Some(held) = self.listings.get(id, generation) {
+            return Ok(held);
+        }
         let stored = self.read_metadata(&tenant, id, part, validator, generation).await;
         let listing = match stored {
             Some(Content::Listing { listing, .. }) => listing,
             _ => Arc::new(self.origin.list(id).await?),
         };
-        let content = Content::Listing { generation, listing: listing.clone() };
+        let held = hold(generation, &listing);
+        let content = Content::Listing { generation, listing };
         self.keep_proven(&tenant, id, part, content, true, validator);
-        Ok(listing)
+        Ok(held)
     }
 }
 
@@ -106,11 +119,15 @@ impl OpenDirectory {
     /// # Errors
     /// When the names are not cached and the origin cannot tell them.
     pub async fn entries(&self) -> Result<Arc<Listing>> {
-        if let Some(listing) = self.listing.lock().clone() {
-            return Ok(listing);
+        Ok(self.held().await?.names().clone())
+    }
+
+    async fn held(&self) -> Result<Arc<HeldListing>> {
+        if let Some(held) = self.listing.lock().clone() {
+            return Ok(held);
         }
-        let listing = self.pool.listing(&self.object, self.reader).await?;
-        Ok(self.listing.lock().get_or_insert(listing).clone())
+        let held = self.pool.listing(&self.object, self.reader).await?;
+        Ok(self.listing.lock().get_or_insert(held).clone())
     }
 
     /// Looks at the directory anew.
@@ -133,7 +150,7 @@ impl OpenDirectory {
     ///
     /// When the origin has to be asked, the look-ups of the entries that follow are sent along.
     pub async fn found(&self, index: usize) -> Option<Found> {
-        let listing = self.entries().await.ok()?;
+        let listing = self.held().await.ok()?;
         let name = &listing.get(index)?.name;
         let tenant = self.pool.tenant_for(&self.object, self.reader);
         match self.pool.cached_lookup(&self.object, &tenant, name) {
@@ -155,7 +172,7 @@ impl OpenDirectory {
     }
 
     /// Looks up the entries from `index` on side by side, once, and waits for them.
-    async fn look_up_ahead(&self, listing: &Arc<Listing>, index: usize) {
+    async fn look_up_ahead(&self, listing: &Arc<HeldListing>, index: usize) {
         let window = {
             let mut ahead = self.ahead.lock();
             if ahead.contains(&index) {

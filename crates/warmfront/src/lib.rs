@@ -34,6 +34,7 @@ mod flight;
 mod heap;
 mod intent;
 mod key;
+mod listings;
 mod lookup;
 mod memory;
 mod meter;
@@ -52,6 +53,7 @@ mod read;
 mod reader;
 mod record;
 mod recorder;
+mod remembered;
 mod replay;
 mod share;
 mod shares;
@@ -92,6 +94,7 @@ pub use property::{
 pub use reader::Reader;
 pub use record::Pieces;
 pub use recorder::{RECORDED_CHUNK_BYTES, RECORDED_WAITING_MAX, RecordedRequest, RecordedRequests};
+pub use remembered::Unused;
 pub use replay::{
     ReplayError, ReplayOptions, ReplayProgress, Replayed, SKIPPED_MAX, SkipReason, Skipped,
     TellReplay, replay,

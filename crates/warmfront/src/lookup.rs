@@ -140,6 +140,7 @@ impl Pool {
         let Content::Attributes(version) = &attributes.content else {
             return None;
         };
+        let version = **version;
         if !version.is_trusted(coherence, now) {
             return None;
         }
@@ -148,9 +149,9 @@ impl Pool {
             name,
             &Entry { object: id, attributes: version.attributes },
         );
-        let (object, _) = self.use_object(id, place, *version);
+        let (object, _) = self.use_object(id, place, version);
         object.used_by(tenant.reader);
-        Some(Some(self.found(&object, version, kept.checked_at)))
+        Some(Some(self.found(&object, &version, kept.checked_at)))
     }
 
     /// Asks the origin for a name and keeps what it says.
@@ -200,7 +201,7 @@ impl Pool {
         let tenant = place.tenant.clone().read_by(reader);
         let kept = self.kept(&tenant, entry.object, Part::Attributes);
         let known = match kept.as_deref().map(|kept| &kept.content) {
-            Some(Content::Attributes(version)) => *version,
+            Some(Content::Attributes(version)) => **version,
             _ if self.objects.get(entry.object).is_some() => {
                 Version::new(entry.attributes, record_bytes, now)
             }

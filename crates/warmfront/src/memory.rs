@@ -14,6 +14,7 @@ use crate::datasets;
 use crate::feeder::Feeder;
 use crate::heap;
 use crate::key::Key;
+use crate::remembered::Remembered;
 use crate::share::{self, ShareError, Sharer};
 use crate::shares::{Reserves, ShareInForce, Shares};
 
@@ -56,7 +57,7 @@ pub struct Memory {
     /// The highest ceiling since the general allocator was last asked for what it keeps.
     trimmed_at_bytes: AtomicU64,
     /// Charges that are not the cache's.
-    charged_bytes: AtomicU64,
+    pub(crate) charged_bytes: AtomicU64,
     /// Serialises changes of the cache's capacity; holds the charges that it is based on.
     resized_at_bytes: Mutex<u64>,
     /// Parts of the cache; changed by whoever holds the lock of the cache's capacity.
@@ -64,6 +65,8 @@ pub struct Memory {
     /// One change of shares at a time, from its check until it is made.
     dividing: Mutex<()>,
     passage: OnceLock<u32>,
+    /// The objects in use.
+    pub(crate) remembered: Remembered,
     /// Feeds the cache devices of all pools.
     pub(crate) feeder: Arc<Feeder>,
     next_pool: AtomicU32,
@@ -108,6 +111,7 @@ impl Memory {
             shares: Mutex::default(),
             dividing: Mutex::default(),
             passage: OnceLock::new(),
+            remembered: Remembered::default(),
             feeder: Arc::default(),
             next_pool: AtomicU32::new(0),
         })
@@ -123,7 +127,7 @@ impl Memory {
     ///
     /// Reserves and limits that are shares of the ceiling follow it. While the ceiling is too
     /// small for all reserves, each is cut in proportion.
-    pub fn set_ceiling_bytes(&self, ceiling_bytes: u64) {
+    pub fn set_ceiling_bytes(self: &Arc<Self>, ceiling_bytes: u64) {
         let held = self.arena.hold();
         let mut resized_at = self.resized_at_bytes.lock();
         self.ceiling_bytes.store(ceiling_bytes, Ordering::Relaxed);
@@ -144,6 +148,7 @@ impl Memory {
             heap::trim();
             self.trimmed_at_bytes.store(ceiling_bytes, Ordering::Relaxed);
         }
+        self.settle_all();
     }
 
     /// Says how far the ceiling will grow again at most after it had to shrink. Reserves may be
@@ -246,8 +251,13 @@ impl Memory {
         self.resize(None);
     }
 
+    /// What of the ceiling is for nobody.
+    pub(crate) fn apart_bytes(&self) -> u64 {
+        kept_bytes_max(self.ceiling_bytes()) + STEP_BYTES
+    }
+
     /// Lets the cache follow the other charges; unless its capacity is locked by somebody else.
-    fn resize(&self, locked: Option<MutexGuard<'_, u64>>) {
+    pub(crate) fn resize(&self, locked: Option<MutexGuard<'_, u64>>) {
         let Some(mut resized_at) = locked.or_else(|| self.resized_at_bytes.try_lock()) else {
             return;
         };

@@ -17,6 +17,9 @@ use crate::version::StaleBy;
 
 /// What of a directory's range lock stands for its names: look-ups share it, changes exclude them.
 pub(crate) const NAMES: Range<u64> = 0..1;
+/// What of it stands for the question for all names: who asks while another does waits for that
+/// answer.
+pub(crate) const LISTING: Range<u64> = 1..2;
 
 /// Changes of names. Each goes to the origin at once; then the cached answers follow it.
 impl Pool {
@@ -327,7 +330,7 @@ impl Pool {
         let known = |object| match self.objects.get(object) {
             Some(object) => Some(object.version()),
             None => match self.kept(&tenant, object, Part::Attributes).as_deref() {
-                Some(Metadata { content: Content::Attributes(version), .. }) => Some(*version),
+                Some(Metadata { content: Content::Attributes(version), .. }) => Some(**version),
                 _ => None,
             },
         };

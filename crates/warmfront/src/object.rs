@@ -12,14 +12,21 @@ use crate::counters::{Counter, Counters};
 use crate::datasets::{Dataset, DatasetCursor};
 use crate::dirty::Dirty;
 use crate::file::OpenFile;
+use crate::heap::shared_block_bytes;
 use crate::property::Properties;
 use crate::range_lock::RangeLock;
 use crate::reader::Reader;
 use crate::stream::Streams;
 use crate::version::Version;
 
-/// Bytes of RAM that an object in use is charged, its name apart.
-const OBJECT_CHARGE_BYTES: u64 = 832;
+/// Bytes of RAM that an object in use takes in the tables by which it is found, here and in a
+/// directory origin, when these are half way between two doublings.
+const TABLES_BYTES: u64 = 264;
+/// Those that it takes here besides, its name apart.
+const OBJECT_BYTES: u64 =
+    (shared_block_bytes(size_of::<Object>()) + shared_block_bytes(size_of::<Place>())) as u64;
+/// How often its name is held: here, and by the origin.
+const NAMES_HELD: u64 = 2;
 
 /// An object that somebody refers to: the kernel by its inode number, or an open file.
 #[derive(Debug)]
@@ -38,6 +45,8 @@ pub(crate) struct Object {
     former_contents: AtomicU64,
     /// Somebody has looked at it whose use counts.
     is_used: AtomicBool,
+    /// It has been asked for again since it was made, or since the clock hand came by.
+    is_touched: AtomicBool,
     /// Held over each question for attributes with the taking in of the answer, so that an older
     /// answer never follows a newer one.
     pub(crate) attributes_turn: futures::lock::Mutex<()>,
@@ -137,16 +146,18 @@ impl Layout {
 
 impl Object {
     pub(crate) fn new(id: ObjectId, place: Place, version: Version) -> Object {
-        let name_bytes = place.parent.as_ref().map_or(0, |(_, name)| name.len() as u64);
+        let name_bytes =
+            place.parent.as_ref().map_or(0, |(_, name)| shared_block_bytes(name.len()));
         Object {
             id,
-            charged_bytes: OBJECT_CHARGE_BYTES + name_bytes,
+            charged_bytes: OBJECT_BYTES + TABLES_BYTES + NAMES_HELD * name_bytes as u64,
             uses: AtomicU64::new(0),
             place: ArcSwap::from_pointee(place),
             version: Mutex::new(version),
             postponed: Mutex::default(),
             former_contents: AtomicU64::new(0),
             is_used: AtomicBool::new(false),
+            is_touched: AtomicBool::new(false),
             attributes_turn: futures::lock::Mutex::new(()),
             ranges: RangeLock::default(),
             dirty: Dirty::default(),
@@ -227,6 +238,23 @@ impl Object {
         if reader == Reader::Counted && !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that it has been asked for.
+    pub(crate) fn touch(&self) {
+        if !self.is_touched.load(Ordering::Relaxed) {
+            self.is_touched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it has been asked for since this was last called.
+    pub(crate) fn take_touch(&self) -> bool {
+        self.is_touched.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether nothing but the memory of a name holds it.
+    pub(crate) fn can_be_forgotten(&self) -> bool {
+        self.opens.load(Ordering::SeqCst) == 0 && !self.dirty.is_dirty() && !self.is_nameless()
     }
 
     /// As whom it was looked at: counted if anybody was.

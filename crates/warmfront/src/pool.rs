@@ -16,6 +16,7 @@ use crate::flash::{FlashLevel, FlashOptions};
 use crate::flight::Flights;
 use crate::intent::{Intent, LostLog};
 use crate::key::{Key, Part};
+use crate::listings::Listings;
 use crate::memory::Memory;
 use crate::meter::Meter;
 use crate::moves::Moves;
@@ -26,6 +27,7 @@ use crate::property::{CacheLevel, Properties};
 use crate::reader::Reader;
 use crate::record::Record;
 use crate::recorder::Recording;
+use crate::remembered::Unused;
 use crate::version::Version;
 use crate::write_back::WriteBack;
 
@@ -67,6 +69,9 @@ pub trait Invalidation: Send + Sync {
     /// As [`expire_name`](Invalidation::expire_name), but from within a call on the directory:
     /// returns at once, and calls `told` when it is done.
     fn expire_name_later(&self, parent: ObjectId, name: Arc<OsStr>, told: Box<dyn FnOnce() + Send>);
+    /// These objects need not be remembered, as far as nobody uses them. Returns at once, and calls
+    /// `told` when it is done; the uses are given back some time later.
+    fn forget_later(&self, objects: Vec<Unused>, told: Box<dyn FnOnce() + Send>);
 }
 
 /// An origin behind its share of the ARC, with its datasets.
@@ -88,6 +93,7 @@ pub struct Pool {
     pub(crate) objects: Objects,
     pub(crate) flights: Flights<Key, Result<Arc<Record>>>,
     pub(crate) moves: Moves,
+    pub(crate) listings: Listings,
     pub(crate) flash: Arc<FlashLevel>,
     pub(crate) write_back: WriteBack,
     /// The log device, if there is one.
@@ -149,6 +155,7 @@ impl Pool {
             objects: Objects::default(),
             flights: Flights::default(),
             moves: Moves::default(),
+            listings: Listings::default(),
             flash: Arc::new(flash),
             write_back,
             intent: ArcSwapOption::empty(),
@@ -171,7 +178,9 @@ impl Pool {
         let record_bytes = place.tenant.properties().recordsize;
         let version = Version::new(entry.attributes, record_bytes, pool.now());
         pool.objects.get_or_make(entry.object, || Object::new(entry.object, place, version));
-        Ok(Arc::new(pool))
+        let pool = Arc::new(pool);
+        pool.memory.join(&pool);
+        Ok(pool)
     }
 
     /// The pool's name.
@@ -217,11 +226,16 @@ impl Pool {
         *self.invalidation.write() = Some(invalidation);
     }
 
+    /// Who has to be told.
+    pub(crate) fn invalidation(&self) -> Option<Arc<dyn Invalidation>> {
+        self.invalidation.read().clone()
+    }
+
     /// Tells whoever stands above to ask for everything again: to be called after a change of
     /// properties.
     pub fn expire_all(&self) {
         self.reserve_on_flash();
-        let Some(invalidation) = self.invalidation.read().clone() else {
+        let Some(invalidation) = self.invalidation() else {
             return;
         };
         for object in self.objects.all() {
@@ -235,7 +249,7 @@ impl Pool {
     /// Tells whoever stands above that an object has changed behind everybody's back. Until its
     /// former contents are dropped there, who opens it is told to drop them.
     pub(crate) fn expire_former(&self, object: &Object) {
-        let Some(invalidation) = self.invalidation.read().clone() else {
+        let Some(invalidation) = self.invalidation() else {
             return;
         };
         invalidation.expire_attributes(object.id);
@@ -250,7 +264,7 @@ impl Pool {
     /// Sees to it that whoever stands above looks a name up again, and that an open of `object`
     /// waits until that is so.
     pub(crate) fn expire_former_name(&self, object: ObjectId, parent: ObjectId, name: Arc<OsStr>) {
-        let Some(invalidation) = self.invalidation.read().clone() else {
+        let Some(invalidation) = self.invalidation() else {
             return;
         };
         let told = self.moves.begin(object);
@@ -397,7 +411,10 @@ impl Pool {
     ) -> (Arc<Object>, bool) {
         let (object, made) = self.objects.get_or_make(id, || Object::new(id, place, version));
         if made {
-            self.memory.charge_for_good(object.charged_bytes);
+            self.memory.remember(object.charged_bytes);
+            if self.memory.is_crowded() && self.invalidation().is_some() {
+                self.memory.settle(&*self.spawn, &self.clock);
+            }
         } else {
             self.origin.forget(id, 1);
         }
@@ -413,12 +430,18 @@ impl Pool {
         let version = object.version();
         if version.attributes.links > 0 && place.parent.is_some() {
             let tenant = place.tenant.clone().read_by(object.reader());
-            self.keep(&tenant, id, Part::Attributes, Content::Attributes(version), true);
+            self.keep(&tenant, id, Part::Attributes, Content::Attributes(Box::new(version)), true);
         } else {
             self.drop_kept(id, Part::Attributes);
         }
-        self.memory.discharge(object.charged_bytes);
+        let bytes = object.charged_bytes;
+        drop(place);
+        self.objects.recycle(object);
         self.origin.forget(id, 1);
+        if self.memory.forget(bytes) {
+            let memory = self.memory.clone();
+            self.spawn.spawn(Box::pin(async move { memory.trim() }));
+        }
     }
 
     /// Puts a metadata answer into the ARC, as `primarycache` allows.
@@ -461,8 +484,9 @@ impl Pool {
                 self.memory.cache.insert(key, value, charge, now).map(|_| ())
             }
         };
+        self.memory.changed();
         if outcome.is_err() {
-            tenant.counters.add(Counter::UncachedTooLarge, 1);
+            tenant.counters.add(Counter::UncachedMetadata, 1);
         }
     }
 
@@ -482,6 +506,9 @@ impl Pool {
 
     /// Drops a metadata answer.
     pub(crate) fn drop_kept(&self, object: ObjectId, part: Part<'_>) {
+        if matches!(part, Part::Listing) {
+            self.listings.drop_of(object);
+        }
         self.memory.cache.remove(&Key::metadata(self.number, object, part));
     }
 }
@@ -494,6 +521,15 @@ impl std::fmt::Debug for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        let objects = self.objects.all();
+        let loose = objects
+            .iter()
+            .filter(|object| object.id != self.root)
+            .fold(false, |_, object| self.memory.forget(object.charged_bytes));
+        drop(objects);
+        if loose {
+            self.memory.trim();
+        }
         self.flash.discharge(&self.memory);
         self.memory.feeder.nudge();
     }

@@ -544,6 +544,7 @@ impl OpenFile {
         let value = Cached::Data(record.clone());
         let (bytes, class) = (value.charged_bytes() as u64, arc::Class::Data);
         let memory = &self.pool.memory;
+        memory.grown(bytes);
         let outcome = if tenant.promotes() || kind == arc::Kind::Prime {
             let charge = arc::Charge { bytes, class, kind, tenant: tenant.dataset.id() };
             let inserted = memory.cache.insert(key, value, charge, now).map(|_| ());

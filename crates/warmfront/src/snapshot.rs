@@ -378,7 +378,7 @@ impl Pool {
         match &answer.content {
             SavedContent::Attributes(version) => {
                 let version = Version::restored(version, is_certain, now);
-                keep(Part::Attributes, Content::Attributes(version))
+                keep(Part::Attributes, Content::Attributes(Box::new(version)))
             }
             SavedContent::Listing { generation, entries } => {
                 let entry = |(name, object, kind): &(Vec<u8>, u64, Option<Kind>)| DirectoryEntry {

@@ -278,18 +278,34 @@ impl Machine {
     }
 }
 
+/// Descriptors that an open file takes at most: what names it, shared by all who have it open, and
+/// for each of these one for plain calls and one for reads around the page cache.
+const DESCRIPTORS_EACH: u64 = 3;
+/// The part of the descriptors that directories may take, as its divisor.
+const DIRECTORIES_SHARE: u64 = 4;
+/// Fewer open files than this are soon used up.
+const OPEN_FILES_MIN: u64 = 1024;
+
 /// How many files the daemon may hold open.
 fn descriptors() -> Finding {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    match limit.maximum {
-        Some(maximum) if maximum < 4096 => finding(
+    let Some(descriptors) = limit.maximum else {
+        return finding("open files", Verdict::Ok, "unlimited", None);
+    };
+    let directories = (descriptors / DIRECTORIES_SHARE).min(storage::DIRECTORIES_MAX as u64);
+    let files = (descriptors - directories) / DESCRIPTORS_EACH;
+    let told = format!(
+        "at least {files}, with a limit of {descriptors} descriptors, of which each takes up to \
+         {DESCRIPTORS_EACH}"
+    );
+    match files < OPEN_FILES_MIN {
+        true => finding(
             "open files",
             Verdict::Warn,
-            format!("at most {maximum}"),
+            told,
             Some("programs that open many files will be refused: raise the limit (ulimit -Hn)"),
         ),
-        Some(maximum) => finding("open files", Verdict::Ok, format!("at most {maximum}"), None),
-        None => finding("open files", Verdict::Ok, "unlimited", None),
+        false => finding("open files", Verdict::Ok, told, None),
     }
 }
 

@@ -73,6 +73,8 @@ impl Keeper {
         };
         let memory = Memory::new(state.governor.ceiling_bytes());
         memory.set_ceiling_bytes_max(state.governor.bounds().most_bytes);
+        let own = sources.clone();
+        memory.set_resident(move || own.own_bytes());
         Ok(Arc::new(Keeper {
             memory,
             sources,

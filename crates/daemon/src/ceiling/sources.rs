@@ -91,7 +91,7 @@ impl Sources {
     }
 
     /// Resident pages that belong to no file.
-    fn own_bytes(&self) -> u64 {
+    pub fn own_bytes(&self) -> u64 {
         let [resident, shared] = self.resident_pages();
         resident.saturating_sub(shared) * rustix::param::page_size() as u64
     }

@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::ObjectId;
 
 /// Most directories kept open, however many descriptors the process may have.
-const DIRECTORIES_MAX: usize = 8192;
+pub const DIRECTORIES_MAX: usize = 8192;
 
 /// Fewest directories kept open, however few descriptors the process may have.
 const DIRECTORIES_MIN: usize = 16;

@@ -95,6 +95,7 @@ impl Tree {
                 kind: kind_of(entry.file_type()),
             });
         }
+        entries.shrink_to_fit();
         Ok(entries)
     }
 

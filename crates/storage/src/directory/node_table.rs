@@ -10,6 +10,9 @@ const NAMES_MAX: usize = 8;
 /// Deepest nesting of directories that is followed upwards.
 pub(super) const DEPTH_MAX: usize = 1 << 16;
 
+/// A table smaller than this is not made smaller.
+const SHRUNK_MIN: usize = 1024;
+
 /// Ids from here on are given to objects whose inode number is not unique below the root.
 const ALLOCATED: u64 = 1 << 63;
 
@@ -170,6 +173,8 @@ impl NodeTable {
         let names_max = if directory { 1 } else { NAMES_MAX };
         let mut dropped = Vec::new();
         if let Some(node) = self.nodes.get_mut(&id) {
+            // Most have one name: a list that grows makes room for four.
+            node.places.reserve_exact(1);
             node.places.insert(0, (parent, name));
             dropped = node.places.split_off(names_max.min(node.places.len()));
         }
@@ -215,6 +220,7 @@ impl NodeTable {
     fn orphan(&mut self, parent: ObjectId, name: &OsStr) {
         if let Some(node) = self.nodes.get_mut(&parent) {
             node.children.remove(name);
+            shrink(&mut node.children);
         }
         self.collect(parent);
     }
@@ -251,9 +257,11 @@ impl NodeTable {
             for (parent, name) in self.nodes.remove(&id).into_iter().flat_map(|node| node.places) {
                 if let Some(node) = self.nodes.get_mut(&parent) {
                     node.children.remove(&name);
+                    shrink(&mut node.children);
                 }
                 pending.push(parent);
             }
+            shrink(&mut self.nodes);
         }
     }
 
@@ -287,6 +295,13 @@ impl NodeTable {
         let children: usize = self.nodes.values().map(|node| node.children.len()).sum();
         assert_eq!(placed, children, "names and children differ");
         assert!(self.allocated.keys().all(|id| self.nodes.contains_key(id)), "an id is leaked");
+    }
+}
+
+/// Gives memory back after most of a table has gone.
+fn shrink<K: Eq + std::hash::Hash, V>(table: &mut HashMap<K, V>) {
+    if table.capacity() > SHRUNK_MIN && table.len() < table.capacity() / 4 {
+        table.shrink_to(table.len() * 2);
     }
 }
 

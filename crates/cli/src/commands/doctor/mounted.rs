@@ -28,6 +28,7 @@ pub(super) fn findings(target: &Target) -> Result<Vec<Finding>> {
         caches(value("primarycache"), value("pagecache"), value("coherence")),
     ];
     found.extend(too_large(&status, &target.dataset.name, value("recordsize")));
+    found.extend(unkept_answers(&status, &target.dataset.name));
     found.extend(super::flash::findings(&status, value("secondarycache")));
     found.extend(
         status
@@ -54,6 +55,26 @@ fn too_large(status: &Status, dataset: &str, recordsize: &str) -> Option<Finding
     let advice = "a record may take an eighth of arclimit and of the ceiling: lower recordsize, or \
                   raise what is too small";
     Some(finding("records", Verdict::Warn, told, Some(advice)))
+}
+
+/// Answers that were not let into RAM.
+fn unkept_answers(status: &Status, dataset: &str) -> Option<Finding> {
+    let refused = *status.datasets.get(dataset)?.get("uncached_metadata")?;
+    let count = |name: &str| status.counters.get(name).copied().unwrap_or(0);
+    if refused == 0 {
+        return None;
+    }
+    let told = format!(
+        "{} (names, attributes, listings) were not kept since mounting: of a ceiling of {}, {} are \
+         in use by {} and other things that cannot be evicted",
+        things(refused, "answer"),
+        HumanSize(status.ceiling_bytes),
+        HumanSize(count("other_size")),
+        things(count("objects"), "object"),
+    );
+    let advice = "one answer may take an eighth of what is left; raise the ceiling (set-arc-max), \
+                  or have programs hold fewer files and directories open";
+    Some(finding("answers", Verdict::Warn, told, Some(advice)))
 }
 
 fn fs_type(origin: &Path) -> String {
