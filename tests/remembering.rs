@@ -41,15 +41,16 @@ fn most_resident(process: u32, act: impl FnOnce()) -> u64 {
     most.into_inner()
 }
 
-/// The attributes of 150,000 files are asked for, which the kernel then remembers: it is asked to
+/// The attributes of 100,000 files are asked for, which the kernel then remembers: it is asked to
 /// forget the oldest, the ceiling holds, and contents keep their place.
 #[test]
 fn many_names_stay_below_the_ceiling_and_leave_the_contents() {
     require!(Requirement::Fuse);
     const CEILING_BYTES: u64 = 128 * MIB;
     const HOT_BYTES: u64 = 48 * MIB;
+    const CONTENTS_BACK_READS_MAX: usize = 4;
     let mut mount = Mount::builder().argument("--arc-max=128M").start();
-    for number in 0..15 {
+    for number in 0..10 {
         make_files(&mount.origin().join(format!("directory-{number}")), 10_000);
     }
     let hot = File::create(mount.origin().join("hot")).expect("a file");
@@ -74,16 +75,17 @@ fn many_names_stay_below_the_ceiling_and_leave_the_contents() {
         let most = most_resident(mount.daemon_id(), walk);
         println!("{} MiB were resident", most >> 20);
         assert!(most <= CEILING_BYTES + PROCESS_BYTES_MAX, "{most} bytes were resident");
-        // Names that are walked through again are hot themselves: the first read may have to bring
-        // contents back, the second finds them.
-        let hit_rates = [read_hot(), read_hot()];
-        assert!(number > 0 || hit_rates[0] >= 0.98, "{hit_rates:?}");
-        assert!(hit_rates[1] >= 0.98, "{hit_rates:?} of the reads of hot contents were hits");
+        // A first walk is a scan. Names that are walked through again are used often themselves:
+        // contents may have to come back then.
+        let reads = if number == 0 { 1 } else { CONTENTS_BACK_READS_MAX };
+        let hit_rates: Vec<f64> = (0..reads).map(|_| read_hot()).collect();
+        println!("{hit_rates:.3?} of the reads of hot contents were hits");
+        assert!(hit_rates[reads - 1] >= 0.98, "{hit_rates:?}");
     }
     let settled = || mount.counter("objects_size") <= mount.counter("objects_max");
     assert!(wait_until(Duration::from_secs(10), settled), "{}", mount.counter("objects_size"));
     assert_eq!(mount.counter("objects_max"), CEILING_BYTES / 4);
-    assert!(mount.counter("objects_forgetting_asked") >= 100_000);
+    assert!(mount.counter("objects_forgetting_asked") >= 60_000);
     // What was forgotten is found again.
     let known = fs::metadata(mount.join("directory-0/a-file-named-000000")).expect("it is there");
     assert_eq!(known.len(), 0);

@@ -630,6 +630,28 @@ fn the_kernel_is_told_of_changes() {
 }
 
 #[test]
+fn the_kernel_forgets_what_nobody_uses() {
+    let Some(mounted) = Mounted::new(OpenFlags::DIRECT_IO) else { return };
+    for name in ["unused", "open"] {
+        fs::write(mounted.path(name), "x").expect("written");
+    }
+    let node = |name: &str| fs::metadata(mounted.path(name)).expect("stat").ino();
+    let nodes = [node("unused"), node("open"), 999];
+    let open = fs::File::open(mounted.path("open")).expect("opened");
+    match mounted.session.notifier().prune(&nodes) {
+        Err(Errno::INVAL) => println!("skipped: this kernel is older than 6.18"),
+        told => {
+            told.expect("told");
+            until("the unused file", || mounted.shared.references("unused") == 0);
+            assert!(mounted.shared.references("open") > 0);
+            assert!(fs::metadata(mounted.path("unused")).is_ok(), "it is looked up again");
+        }
+    }
+    drop(open);
+    mounted.end();
+}
+
+#[test]
 fn a_mount_in_use_is_left_only_lazily() {
     let Some(mounted) = Mounted::new(OpenFlags::DIRECT_IO) else { return };
     let mut file = fs::File::create_new(mounted.path("file")).expect("made");
