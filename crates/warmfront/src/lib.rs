@@ -58,6 +58,7 @@ mod replay;
 mod share;
 mod shares;
 mod size;
+mod small_blocks;
 mod snapshot;
 mod statistics;
 mod stored;

@@ -17,6 +17,7 @@ use crate::key::Key;
 use crate::remembered::Remembered;
 use crate::share::{self, ShareError, Sharer};
 use crate::shares::{Reserves, ShareInForce, Shares};
+use crate::small_blocks::SmallBlocks;
 
 /// The cache is resized only when the other charges have moved by this many bytes.
 const STEP_BYTES: u64 = 1 << 20;
@@ -67,6 +68,8 @@ pub struct Memory {
     passage: OnceLock<u32>,
     /// The objects in use.
     pub(crate) remembered: Remembered,
+    /// What these and others take of the general allocator.
+    pub(crate) small_blocks: SmallBlocks,
     /// Feeds the cache devices of all pools.
     pub(crate) feeder: Arc<Feeder>,
     next_pool: AtomicU32,
@@ -112,6 +115,7 @@ impl Memory {
             dividing: Mutex::default(),
             passage: OnceLock::new(),
             remembered: Remembered::default(),
+            small_blocks: SmallBlocks::default(),
             feeder: Arc::default(),
             next_pool: AtomicU32::new(0),
         })
