@@ -14,6 +14,8 @@ use warmfront_tests::{
     wait_until,
 };
 
+#[path = "log/erased.rs"]
+mod erased;
 #[path = "log/origins.rs"]
 mod origins;
 
@@ -813,8 +815,8 @@ fn what_cannot_be_a_log_device_is_refused_with_words() {
         }
     };
     superblocks(8, 9);
-    refused(&ext4, 1, &["has version 9, this program reads 1"]);
-    superblocks(8, 1);
+    refused(&ext4, 1, &["has version 9, this program reads 2"]);
+    superblocks(8, 2);
     superblocks(100, 0xff);
     refused(&ext4, 1, &["superblocks are damaged"]);
     mount("slow", "fast", &ext4, &["--discard-log"]).success();

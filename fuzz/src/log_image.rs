@@ -11,7 +11,7 @@ use storage::{Clock, MemoryDevice, RealClock};
 use zil::{End, Log, Opening, Options, Position, Record, Sync};
 
 /// Bytes of the device.
-const DEVICE_BYTES: usize = (128 + 128) << 10;
+const DEVICE_BYTES: usize = (128 + 128 + 4) << 10;
 /// Bytes of a superblock, with which an input begins.
 const SUPERBLOCK_BYTES: usize = 152;
 /// Where its epoch, address, block, first, released and durable record stand, 8 bytes each.
@@ -23,6 +23,8 @@ const NUMBER_MAX: u64 = 1 << 61;
 const SLOT: usize = 32 << 10;
 /// Where the blocks lie, with which it goes on.
 const RING: usize = 128 << 10;
+/// Pages begin as blank ones do; the last one follows the ring.
+const PAGE_BYTES: usize = 4096;
 
 fuzz_target!(|input: &[u8]| block_on(run(input)));
 
@@ -33,8 +35,11 @@ async fn run(input: &[u8]) {
         return;
     }
     let mut image = vec![0; DEVICE_BYTES];
+    for page in image[RING..].chunks_exact_mut(PAGE_BYTES) {
+        page[..8].copy_from_slice(b"WARMFNIL");
+    }
     image[SLOT..SLOT + SUPERBLOCK_BYTES].copy_from_slice(superblock);
-    let length = ring.len().min(DEVICE_BYTES - RING);
+    let length = ring.len().min(DEVICE_BYTES - PAGE_BYTES - RING);
     image[RING..RING + length].copy_from_slice(&ring[..length]);
     let device = Arc::new(MemoryDevice::with_image(image, 512));
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());

@@ -156,7 +156,7 @@ impl fmt::Display for DevicePath {
 }
 
 /// How long a look at a path may take; what hangs is as if nothing were there.
-const LOOK_MAX: Duration = Duration::from_secs(2);
+pub(crate) const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// Whether there is something.
 pub(crate) fn exists(path: &Path) -> bool {

@@ -31,6 +31,18 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == HEADER_BYTES);
 
+/// Veils what follows the header of a block, or unveils it: no page of it is all zeros then,
+/// whatever the records carry.
+pub(crate) fn veil(salt: &[u8; 16], bytes: &mut [u8]) {
+    if cfg!(fuzzing) {
+        return;
+    }
+    let word = u128::from_ne_bytes(*salt);
+    let (words, rest) = bytes.as_chunks_mut();
+    words.iter_mut().for_each(|it| *it = (u128::from_ne_bytes(*it) ^ word).to_ne_bytes());
+    rest.iter_mut().zip(salt).for_each(|(byte, salt)| *byte ^= salt);
+}
+
 /// What a block says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -48,9 +60,11 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Completes a block whose records stand behind its header in `bytes`; returns its checksum.
+    /// Completes a block whose records stand behind its header in `bytes`, with zeros to the end of
+    /// the page; returns its checksum.
     pub(crate) fn seal(&self, salt: &[u8; 16], bytes: &mut [u8]) -> u64 {
-        let payload = &bytes[HEADER_BYTES..HEADER_BYTES + self.payload_bytes as usize];
+        veil(salt, &mut bytes[HEADER_BYTES..self.block_bytes() as usize]);
+        let payload = &bytes[HEADER_BYTES..self.used_bytes() as usize];
         let mut raw = Raw {
             magic: MAGIC,
             salt: *salt,

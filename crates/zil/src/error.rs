@@ -182,8 +182,8 @@ pub enum ReplayError {
     },
     /// The end of the log is damaged.
     #[error(
-        "the log is damaged: it lost acknowledged records after {last}; discard it to go on \
-         without them"
+        "the log is damaged: acknowledged records after {last} are missing, or may be; discard it \
+         to go on without them"
     )]
     Damaged {
         /// The last good record.

@@ -38,8 +38,9 @@ impl Layout {
         let block_bytes_max = (block_bytes_max as u64).next_multiple_of(page);
         let block_bytes_max = block_bytes_max.clamp(*BLOCK_BYTES.start(), *BLOCK_BYTES.end());
         let size_bytes = info.size_bytes;
-        let ring_bytes = size_bytes.saturating_sub(RING_OFFSET).min(RING_BYTES_MAX) / page * page;
-        let needed_bytes = RING_OFFSET + BLOCKS_MIN * block_bytes_max;
+        let room_bytes = size_bytes.saturating_sub(RING_OFFSET + page);
+        let ring_bytes = room_bytes.min(RING_BYTES_MAX) / page * page;
+        let needed_bytes = RING_OFFSET + BLOCKS_MIN * block_bytes_max + page;
         if ring_bytes < BLOCKS_MIN * block_bytes_max {
             return Err(OpenError::TooSmall { size_bytes, needed_bytes });
         }
@@ -53,12 +54,17 @@ impl Layout {
             && self.block_bytes_max.is_multiple_of(page)
             && self.ring_bytes.is_multiple_of(page)
             && (BLOCKS_MIN * self.block_bytes_max..=RING_BYTES_MAX).contains(&self.ring_bytes)
-            && self.size_bytes.checked_sub(RING_OFFSET) >= Some(self.ring_bytes)
+            && self.size_bytes.checked_sub(RING_OFFSET + page) >= Some(self.ring_bytes)
     }
 
     /// Where on the device an address lies.
     pub(crate) fn offset(&self, address: u64) -> u64 {
         RING_OFFSET + address % self.ring_bytes
+    }
+
+    /// Where on the device the page lies that follows the ring.
+    pub(crate) fn end_offset(&self) -> u64 {
+        RING_OFFSET + self.ring_bytes
     }
 
     /// Bytes from an address to the end of the ring.
@@ -96,7 +102,8 @@ mod tests {
             assert_eq!(layout.next_block(address), address, "once is enough");
             assert!(layout.rest(address) >= layout.block_bytes_max);
             let end = layout.offset(address) + layout.block_bytes_max;
-            assert!(end <= layout.size_bytes && layout.offset(address) >= RING_OFFSET);
+            assert!(end <= layout.end_offset() && layout.offset(address) >= RING_OFFSET);
+            assert!(layout.end_offset() + PAGE_BYTES as u64 <= layout.size_bytes);
             address = layout.next_block(address + 3 * PAGE_BYTES as u64);
         }
     }
@@ -105,6 +112,6 @@ mod tests {
     fn a_small_device_is_refused() {
         let info = DeviceInfo { name: "a".into(), size_bytes: 250 << 10, block_bytes: 512 };
         let refused = Layout::new(&info, 16 << 10).expect_err("too small");
-        assert_eq!(refused, OpenError::TooSmall { size_bytes: 250 << 10, needed_bytes: 256 << 10 });
+        assert_eq!(refused, OpenError::TooSmall { size_bytes: 250 << 10, needed_bytes: 260 << 10 });
     }
 }

@@ -33,6 +33,7 @@
 //! }).expect("a device that works");
 //! ```
 
+mod blank;
 mod block;
 mod chain;
 mod codec;

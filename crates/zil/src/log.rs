@@ -5,10 +5,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::stream::{TryStreamExt, iter};
 use parking_lot::Mutex;
 use storage::{AlignedBuffer, Clock, Device, DeviceError};
 
+use crate::blank::{blank, fill, has_end};
 use crate::chain::{Chain, Departure, Goal, Standing, Task, Wait};
 use crate::error::{AppendError, Failed, OpenError};
 use crate::flights::{Leg, Write};
@@ -28,8 +28,6 @@ const PROBES: usize = 16;
 /// Of the time that one call takes which makes a block last, a write and a flush have to take this
 /// part at most to be made instead: what else goes on while it is measured must not decide.
 const FLUSH_SHARE: f64 = 0.7;
-/// Length of a write that fills a new log with zeros, and how many are under way at a time.
-const FILL: (u64, usize) = (1 << 20, 4);
 
 /// An intent log: what it says is durable is found again after a crash.
 ///
@@ -76,7 +74,8 @@ impl Log {
     }
 
     /// Makes a log of a blank device, and tells while that lasts how many bytes of how many have
-    /// been [filled](Options::fill).
+    /// been filled: so a file system has nothing to enter into its own journal when the log is
+    /// written for the first time.
     ///
     /// # Errors
     /// As [`format`](Log::format).
@@ -98,9 +97,7 @@ impl Log {
         // What was a log before is none from here on, whatever happens.
         let nothing = Arc::new(AlignedBuffer::zeroed(RING_OFFSET as usize));
         device.write_through(0, nothing).await?;
-        if options.fill {
-            fill(&*device, &layout, tell).await?;
-        }
+        fill(&*device, &layout, tell).await?;
         let first = Position(1);
         let superblock = Superblock {
             log: opening.log,
@@ -159,6 +156,14 @@ impl Log {
     /// The epoch of the superblock that lasts: a greater one each time that it is written.
     pub fn epoch(&self) -> u64 {
         self.state.lock().chain.epoch()
+    }
+
+    /// Whether the end of the device is still as it was made: neither cut off nor overwritten.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn has_end(&self) -> Result<bool, DeviceError> {
+        has_end(&*self.device, &self.layout).await
     }
 
     /// How blocks are made to last.
@@ -447,41 +452,13 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Writes zeros to the whole ring.
-async fn fill(
-    device: &dyn Device,
-    layout: &Layout,
-    tell: &(dyn Fn(u64, u64) + Send + core::marker::Sync),
-) -> Result<(), DeviceError> {
-    let (step, together) = FILL;
-    let zeros = Arc::new(AlignedBuffer::zeroed(step as usize));
-    let whole = layout.ring_bytes / step;
-    let writes = (0..whole).map(|index| {
-        let write = device.write(RING_OFFSET + index * step, zeros.clone());
-        Ok::<_, DeviceError>(write)
-    });
-    let mut writes = iter(writes).try_buffer_unordered(together);
-    let mut filled_bytes = 0;
-    while writes.try_next().await?.is_some() {
-        filled_bytes += step;
-        tell(filled_bytes, layout.ring_bytes);
-    }
-    drop(writes);
-    let rest = layout.ring_bytes % step;
-    if rest > 0 {
-        let zeros = Arc::new(AlignedBuffer::zeroed(rest as usize));
-        device.write(RING_OFFSET + whole * step, zeros).await?;
-    }
-    device.flush().await
-}
-
 /// Finds out which way to make a block last is quicker, where nothing stands yet.
 async fn probe(
     device: &Arc<dyn Device>,
     offset: u64,
     clock: &dyn Clock,
 ) -> Result<Sync, DeviceError> {
-    let page = Arc::new(AlignedBuffer::zeroed(2 * PAGE_BYTES));
+    let page = blank(2 * PAGE_BYTES);
     let (mut flush, mut through) = (Vec::new(), Vec::new());
     for _ in 0..PROBES {
         let started = clock.now();

@@ -13,9 +13,6 @@ pub struct Options {
     pub sync: Option<Sync>,
     /// Longest block of a log that is formatted, bytes.
     pub block_bytes_max: usize,
-    /// Fills a log that is formatted with zeros, so that a file system has nothing to enter into
-    /// its own journal when the log is written for the first time.
-    pub fill: bool,
 }
 
 impl Default for Options {
@@ -26,7 +23,6 @@ impl Default for Options {
             full_wait: Duration::from_secs(30),
             sync: None,
             block_bytes_max: 2 << 20,
-            fill: true,
         }
     }
 }

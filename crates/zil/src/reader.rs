@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use storage::{AlignedBuffer, Device, DeviceError};
 
+use crate::blank::is_erased;
 use crate::block::Header;
 use crate::layout::{Layout, PAGE_BYTES};
 use crate::superblock::Start;
@@ -60,7 +61,13 @@ impl Reader {
         Ok(header.filter(|header| header.start.address == address))
     }
 
-    /// The block that is the next one of the chain, if it is there and whole.
+    /// Whether the page at an address was cut off or overwritten: see [`crate::blank`].
+    pub(crate) async fn is_erased(&mut self, address: u64) -> Result<bool, DeviceError> {
+        self.get(address, PAGE_BYTES as u64).await.map(is_erased)
+    }
+
+    /// The block that is the next one of the chain, if it is there and whole. Its records are
+    /// veiled.
     pub(crate) async fn block(
         &mut self,
         start: Start,

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use storage::{Clock, Device, DeviceError};
 
-use crate::block::HEADER_BYTES;
+use crate::blank::{fill, has_end};
+use crate::block::{HEADER_BYTES, veil};
 use crate::chain::next_epoch;
 use crate::error::{OpenError, ReplayError};
 use crate::labels::{read_superblock, write_superblock};
@@ -15,7 +16,8 @@ use crate::reader::Reader;
 use crate::record::Record;
 use crate::superblock::{Start, Superblock, salt};
 
-/// How far behind its end a log is searched for blocks that were written later, bytes.
+/// How far behind its end a log is searched for blocks that were written later, and for zeros,
+/// bytes.
 const BEYOND_BYTES_MAX: u64 = 64 << 20;
 /// How often the device may fail in that.
 const BEYOND_ERRORS_MAX: u64 = 16;
@@ -58,6 +60,9 @@ pub enum End {
         /// At least up to this record all had lasted.
         lasted: Position,
     },
+    /// A part of the device behind the last good record was cut off, or overwritten with zeros.
+    /// Records may have lasted there.
+    Erased,
     /// The device does not give the next block. Whether it was one is not known.
     Unreadable {
         /// What it says instead.
@@ -81,6 +86,8 @@ pub struct Recovery {
     found: Found,
     /// What would be the next block behind the last good one.
     end: Start,
+    /// A part of the ring was cut off or overwritten.
+    is_erased: bool,
     reader: Reader,
     /// The next block to read.
     next: Start,
@@ -117,7 +124,9 @@ impl Recovery {
             return Err(OpenError::Blocks { found: info.block_bytes, known: PAGE_BYTES });
         }
         let mut reader = Reader::new(device.clone(), layout, superblock.salt);
-        let (found, end) = scan(&mut reader, &superblock).await;
+        // What cannot be read now can be so again.
+        let is_cut = has_end(&*device, &layout).await.is_ok_and(|has_end| !has_end);
+        let Scanned { found, end, is_erased } = scan(&mut reader, &superblock, is_cut).await;
         let start = superblock.start;
         Ok(Recovery {
             clock,
@@ -126,6 +135,7 @@ impl Recovery {
             epoch: superblock.epoch,
             found,
             end,
+            is_erased,
             reader,
             next: start,
             marks: Marks::new(&layout),
@@ -211,6 +221,7 @@ impl Recovery {
         let (header, block) = block.ok_or(ReplayError::Changed { position: start.first })?;
         self.payload.clear();
         self.payload.extend_from_slice(&block[HEADER_BYTES..header.used_bytes() as usize]);
+        veil(&self.superblock.salt, &mut self.payload);
         self.taken_bytes = 0;
         self.block_last = header.last();
         self.next = header.next(&self.superblock.layout);
@@ -283,13 +294,24 @@ impl Recovery {
         let empty =
             Superblock { log, pool, salt, start, released: last, durable: last, ..self.superblock };
         self.renew(empty).await?;
+        if self.is_erased {
+            fill(&*self.device, &self.superblock.layout, &|_, _| ()).await?;
+        }
         let Recovery { device, clock, options, seed, superblock, epoch, .. } = self;
         Ok(Log::start(device, superblock, epoch, seed, options, clock).await?)
     }
 }
 
-/// Walks along the chain to its end. Says what it holds, and what the next block would be.
-async fn scan(reader: &mut Reader, superblock: &Superblock) -> (Found, Start) {
+/// What was found on the way along the chain.
+struct Scanned {
+    found: Found,
+    /// What the next block would be.
+    end: Start,
+    is_erased: bool,
+}
+
+/// Walks along the chain of a log to its end, of which the end of the device may be cut off.
+async fn scan(reader: &mut Reader, superblock: &Superblock, is_cut: bool) -> Scanned {
     let layout = superblock.layout;
     let released = superblock.released;
     let mut found = Found {
@@ -301,6 +323,7 @@ async fn scan(reader: &mut Reader, superblock: &Superblock) -> (Found, Start) {
         beyond_blocks: 0,
         beyond_records: 0,
     };
+    let mut is_erased = is_cut;
     let mut start = superblock.start;
     let limit = start.address + layout.ring_bytes;
     while start.address < limit {
@@ -331,13 +354,17 @@ async fn scan(reader: &mut Reader, superblock: &Superblock) -> (Found, Start) {
                     found.beyond_records += u64::from(header.records);
                 }
             }
-            Ok(_) => {}
+            Ok(_) => is_erased |= reader.is_erased(address).await.unwrap_or(false),
             Err(_) => errors += 1,
         }
         address += PAGE_BYTES as u64;
     }
-    if lasted > found.last && found.end == End::Whole {
-        found.end = End::Damaged { lasted };
+    if found.end == End::Whole {
+        found.end = match lasted > found.last {
+            true => End::Damaged { lasted },
+            false if is_erased => End::Erased,
+            false => End::Whole,
+        };
     }
-    (found, start)
+    Scanned { found, end: start, is_erased }
 }

@@ -9,7 +9,7 @@ use crate::position::Position;
 
 const MAGIC: [u8; 8] = *b"WARMFLOG";
 /// The version of the format that is written and read.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]

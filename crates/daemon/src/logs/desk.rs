@@ -2,6 +2,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -15,15 +16,18 @@ use super::error::LogError;
 use super::find::of_same_origin;
 use super::marker::{Marker, digits, since};
 use super::progress::MountProgress;
-use super::words::{are, counted, records, were};
+use super::words::{are, counted, end, records, were};
 use crate::caches::random_bytes;
+use crate::deadline::within;
 use crate::device_open::{Top, tops};
-use crate::device_path::{DevicePath, DeviceRole};
+use crate::device_path::{DevicePath, DeviceRole, LOOK_MAX};
 use crate::origin_id::OriginId;
 
 /// Length of a file that is made without one being named, bytes: what a quick device takes in the
 /// few seconds until the origin has it.
 const BYTES_DEFAULT: u64 = 1 << 30;
+/// How long a log device may take to answer.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Between two looks whether the device in use is still there.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// After so many of them it is noted how far the log has come.
@@ -57,6 +61,8 @@ pub(crate) struct Desk {
     tops: Vec<Top>,
     marker_path: PathBuf,
     state: Arc<Mutex<State>>,
+    /// Somebody looks at the device, or waits for it.
+    is_looking: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -69,7 +75,7 @@ struct State {
 }
 
 /// A log device in use.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct InUse {
     device: DevicePath,
     log: Arc<Log>,
@@ -77,6 +83,9 @@ struct InUse {
     identity: Option<Identity>,
     /// And how long it was, bytes; 0 for a block device.
     length_bytes: u64,
+    /// What has become of it, with its verb, if the next start would not find it, or not the whole
+    /// of it, where it looks for it.
+    missing: Option<&'static str>,
 }
 
 /// Tells files and block devices apart: the device number and inode of a file, the number of a
@@ -121,7 +130,8 @@ impl Desk {
         let state = Arc::new(Mutex::new(State { marker, is_noted, device: None }));
         let tops = tops(path, mountpoint);
         let (pool, origin) = (pool.to_string(), path.to_owned());
-        Ok(Desk { pool, pool_id, origin, origin_id, tops, marker_path, state })
+        let is_looking = Arc::default();
+        Ok(Desk { pool, pool_id, origin, origin_id, tops, marker_path, state, is_looking })
     }
 
     fn state_error(&self, error: io::Error) -> LogError {
@@ -193,6 +203,9 @@ impl Desk {
         // missing unseen.
         let keeps_length = marker.in_use.is_some() && !settings.discard && length_before.is_some();
         let size_bytes = device.size_bytes.filter(|_| !keeps_length);
+        // The origin has had everything when its pool ended.
+        let is_noted_empty =
+            marker.in_use.is_none() && self.state.lock().is_noted && device.is_at(&marker.path);
         let (path, file) = open_file(&DevicePath { size_bytes, ..device.clone() })?;
         let recovery = match self.recover(file.clone()) {
             Ok(recovery) => recovery,
@@ -210,14 +223,13 @@ impl Desk {
                     OpenError::TooSmall { .. } | OpenError::NoRoom { .. } => {
                         miss("has become shorter")?;
                         if !settings.discard {
-                            let is_noted = self.state.lock().is_noted;
-                            let is_noted_empty = is_noted && device.is_at(&marker.path);
                             return Err(contents(&path, error, is_noted_empty));
                         }
                     }
                     OpenError::Version { .. } if settings.discard || settings.force => {
                         miss("is of another version")?;
                     }
+                    OpenError::Version { found, known } if found < known && is_noted_empty => {}
                     OpenError::Damaged if settings.discard || settings.force => {
                         miss("is damaged")?;
                     }
@@ -275,6 +287,12 @@ impl Desk {
                 // Nothing is missed of it.
                 return Ok((Some(self.anew(&path, recovery)?), notes));
             }
+            if found.end != End::Whole {
+                let (shown, end) = (path.display(), end(&found));
+                notes.push(format!(
+                    "the log on {shown} was {end}: look after what was written last"
+                ));
+            }
             notes.extend(beyond);
             let log = match is_own {
                 true => block_on(recovery.discard()).map_err(failed)?,
@@ -287,6 +305,9 @@ impl Desk {
             let origin = self.origin.clone();
             return Err(LogError::Emptied { path, origin, records });
         }
+        if found.end == End::Erased && records == 0 && is_noted_empty {
+            return Ok((Some(self.anew(&path, recovery)?), notes));
+        }
         let names_lasted = marker.in_use.as_ref() == Some(&id)
             && since(&self.origin).is_ok_and(|since| since == marker.since);
         let (recovery, report) =
@@ -297,6 +318,7 @@ impl Desk {
             End::Damaged { lasted } => {
                 Err(LogError::Damaged { path, applied, last, lasted: lasted.0 })
             }
+            End::Erased => Err(LogError::Erased { path, applied, last }),
             End::Unreadable { error } => Err(LogError::Unreadable { path, applied, last, error }),
             _ => {
                 notes.extend(beyond);
@@ -404,7 +426,8 @@ impl Desk {
             let length_bytes = device.length().unwrap_or(0);
             let device = device.clone();
             let log = log.clone();
-            state.device = Some(InUse { device, log, identity, length_bytes });
+            let missing = None;
+            state.device = Some(InUse { device, log, identity, length_bytes, missing });
         }
         let (state, marker_path) = (self.state.clone(), self.marker_path.clone());
         let renounce = move || {
@@ -440,15 +463,20 @@ impl Desk {
             let has = self.device().map_or("none".to_string(), |known| known.to_string());
             return Err(LogError::Unknown { path: path.to_owned(), has });
         };
+        self.look(pool);
         let missing = self.missing();
         self.stop(pool)?;
         if missing.is_some() {
             // What lies there by now is not ours to wipe.
             return Ok(());
         }
-        if let Err(error) = device.wipe() {
-            let path = device.path.display();
-            tracing::warn!(%path, %error, "a removed log device cannot be wiped");
+        let path = device.path.clone();
+        match within(ANSWER_MAX, move || device.wipe()) {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                tracing::warn!(path = %path.display(), %error, "a removed log device is not wiped");
+            }
+            None => tracing::warn!(path = %path.display(), "a removed log device hangs"),
         }
         Ok(())
     }
@@ -479,14 +507,25 @@ impl Desk {
     }
 
     /// Gives up a log whose device the next start would not find: see [`missing`](Desk::missing).
+    /// A device that hangs is looked at by one at a time.
     pub fn look(&self, pool: &Arc<Pool>) {
-        let missing = {
-            let state = self.state.lock();
-            let used = state.device.as_ref();
-            used.and_then(|used| Some((used.log.id(), used.device.path.clone(), used.missing()?)))
-        };
+        let Some(used) = self.state.lock().device.clone() else { return };
+        if self.is_looking.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let (log, path) = (used.log.id(), used.device.path.clone());
+        let turn = Turn(self.is_looking.clone());
+        let looked = within(LOOK_MAX, move || {
+            let missing = used.look();
+            drop(turn);
+            missing
+        });
+        let Some(missing) = looked else { return };
+        if let Some(used) = self.state.lock().device.as_mut().filter(|used| used.log.id() == log) {
+            used.missing = missing;
+        }
         // The lock is let go of: it is taken when the log is noted as given up.
-        if let Some((log, path, what)) = missing {
+        if let Some(what) = missing {
             pool.give_up_log(log, &format!("{} {what}", path.display()));
         }
     }
@@ -524,14 +563,24 @@ impl Desk {
     }
 
     /// What has become of the device in use, with its verb, if the next start would not find it, or
-    /// not the whole of it, where it looks for it.
+    /// not the whole of it, where it looks for it, as far as the last look tells.
     pub fn missing(&self) -> Option<&'static str> {
-        self.state.lock().device.as_ref().and_then(InUse::missing)
+        self.state.lock().device.as_ref()?.missing
+    }
+}
+
+/// A look at the device that is under way, until it is dropped.
+struct Turn(Arc<AtomicBool>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
 impl InUse {
-    fn missing(&self) -> Option<&'static str> {
+    /// Looks what has become of it; may hang with the device.
+    fn look(&self) -> Option<&'static str> {
         match identity(&self.device.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some("has been removed"),
             Ok(found) if self.identity.is_some_and(|taken| taken != found) => {
@@ -539,6 +588,9 @@ impl InUse {
             }
             Ok(_) if self.device.length().is_some_and(|length| length < self.length_bytes) => {
                 Some("has been made shorter")
+            }
+            Ok(_) if block_on(self.log.has_end()) == Ok(false) => {
+                Some("has been cut or overwritten")
             }
             _ => None,
         }
@@ -589,7 +641,7 @@ pub(super) fn beyond(path: &Path, found: &Found) -> Option<String> {
         End::Damaged { lasted } => {
             format!("those up to record {lasted} at least may have been acknowledged")
         }
-        End::Unreadable { .. } => "they may have been acknowledged".to_string(),
+        End::Erased | End::Unreadable { .. } => "they may have been acknowledged".to_string(),
         _ => "either they were on their way together with the block that is missing when the log \
               was last written, and nobody was told that they last; or that block was damaged \
               since, and they may have been acknowledged: look after what was written last"

@@ -110,6 +110,21 @@ pub enum LogError {
         /// At least up to this record all had lasted.
         lasted: u64,
     },
+    /// The log was cut off or overwritten.
+    #[error(
+        "the log on {} is damaged: {}; what was behind that is cut off or overwritten with zeros, \
+         and may be writes that were acknowledged. Bring back the whole of it and mount with it; \
+         or go on without them with --discard-log, and look after what was written last",
+        path.display(), words::brought(*applied, *last)
+    )]
+    Erased {
+        /// The path.
+        path: PathBuf,
+        /// Records that were replayed now.
+        applied: u64,
+        /// The last good one.
+        last: u64,
+    },
     /// A part of it cannot be read.
     #[error(
         "the log on {} can not be read behind record {last}: {error}. {} {} brought to the origin; \
@@ -358,8 +373,8 @@ fn longer(path: &Path, was: Option<(u64, bool)>) -> String {
         Some((size, false)) => format!(
             "if it was cut, bring back the whole of it: what was behind the cut is lost otherwise, \
              and may be writes that were acknowledged. `truncate -s {size} {path}` makes readable \
-             what is left, which the next mount then takes for all there was: look after what was \
-             written last"
+             what is left, which the next mount then brings to the origin before it asks for \
+             --discard-log"
         ),
         None => format!("a mount with --log {path}:SIZE makes it longer, or name another one"),
     }

@@ -5,7 +5,7 @@ use warmfront::ReplayProgress;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MountProgress {
-    /// A new log device is filled with zeros.
+    /// A new log device is filled.
     Formatting {
         /// Bytes that are filled.
         done_bytes: u64,

@@ -43,6 +43,11 @@ pub(super) fn end(found: &Found) -> String {
         End::Damaged { lasted } => {
             format!("damaged: acknowledged records up to {lasted} at least are lost")
         }
+        End::Erased => format!(
+            "damaged: what was behind record {} is cut off or overwritten with zeros, and may have \
+             been acknowledged",
+            found.last
+        ),
         End::Unreadable { error } => {
             format!("unreadable behind record {}: {error}", found.last)
         }

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn log() -> Log {
     let device = Arc::new(MemoryDevice::new(LOG_BYTES, 4096));
     let opening = Opening { pool: [1; 16], log: [2; 16], seed: [3; 16], force: false };
-    let options = Options { block_bytes_max: 256 << 10, fill: false, ..Options::default() };
+    let options = Options { block_bytes_max: 256 << 10, ..Options::default() };
     block_on(Log::format(device, opening, options, Arc::new(RealClock::new())))
         .expect("it is blank")
 }

@@ -14,7 +14,6 @@ pub fn options() -> Options {
         block_bytes_max: 16 << 10,
         buffer_bytes_max: 64 << 10,
         full_wait: std::time::Duration::from_millis(50),
-        fill: false,
         ..Options::default()
     }
 }
@@ -41,7 +40,9 @@ pub fn sample(number: u64) -> Sample {
         1..4 => 4096,
         _ => random.below(600),
     };
-    let data = (0..length).map(|_| random.draw() as u8).collect();
+    // Files often have zeros.
+    let byte = |random: &mut Random| if number.is_multiple_of(3) { 0 } else { random.draw() as u8 };
+    let data = (0..length).map(|_| byte(&mut random)).collect();
     Sample { path: format!("directory/{number}").into(), data, number }
 }
 

@@ -126,6 +126,62 @@ fn a_hole_in_the_middle_is_told() {
     });
 }
 
+/// What a file is after it was cut and made long again, or a device of which a part was discarded.
+#[test]
+fn zeros_where_the_next_block_belongs_are_told() {
+    let simulation = Simulation::new(2);
+    let good = image(&simulation);
+    let blocks = blocks(&good);
+    let (last, bytes) = blocks[blocks.len() - 1];
+    assert_eq!(found(&simulation, good.clone()), (RECORDS, End::Whole));
+    for cut in (RING..=good.len() - 4096).step_by(512) {
+        let mut image = good.clone();
+        image[cut..].fill(0);
+        let (records, end) = found(&simulation, image);
+        let untouched = blocks.iter().filter(|(at, bytes)| at + bytes <= cut).count() as u64;
+        // Of the last page of a block only the beginning may be used.
+        assert!((untouched..=untouched + 1).contains(&records), "{records} at {cut}");
+        match records {
+            RECORDS | 19 => assert_eq!(end, End::Erased, "at {cut}"),
+            _ => assert_ne!(end, End::Whole, "at {cut}"),
+        }
+    }
+    for (index, (from, _)) in blocks.iter().enumerate() {
+        let to = last + bytes;
+        let mut image = good.clone();
+        image[*from..to].fill(0);
+        let (records, end) = found(&simulation, image);
+        assert_eq!(records, index as u64);
+        assert_ne!(end, End::Whole, "from block {index} on");
+    }
+    // Of the last block alone, any page.
+    let page = last + bytes - 4096;
+    let mut image = good.clone();
+    image[page..page + 4096].fill(0);
+    assert_eq!(found(&simulation, image), (RECORDS - 1, End::Erased));
+    // Nothing of that is left once the log was given up.
+    let mut image = good.clone();
+    image[last..].fill(0);
+    simulation.run(async {
+        let memory = device(image);
+        let mut recovery = open(&simulation, memory.clone(), 1).await.expect("a log");
+        assert_eq!(recovery.found().end, End::Erased);
+        assert_eq!(rest(&mut recovery).await.expect("whole").len(), 19);
+        recovery.applied(Position(19)).await.expect("the device works");
+        assert_eq!(
+            recovery.finish().await.err(),
+            Some(ReplayError::Damaged { last: Position(19) })
+        );
+        let recovery = open(&simulation, memory.clone(), 2).await.expect("a log");
+        assert_eq!(recovery.found().end, End::Erased, "it is told again");
+        let log = recovery.discard().await.expect("the device works");
+        assert_eq!(log.has_end().await, Ok(true));
+        let position = commit(&log, [3]).await;
+        let recovery = open(&simulation, memory, 3).await.expect("a log");
+        assert_eq!((recovery.found().last, &recovery.found().end), (position, &End::Whole));
+    });
+}
+
 #[test]
 fn any_one_slot_of_the_superblock_may_be_bad() {
     let simulation = Simulation::new(2);
@@ -181,9 +237,9 @@ fn a_record_of_a_later_version_stops_the_replay() {
         let last = log.append(&Record::Committed { txg: 3 }).await.expect("there is room");
         log.commit(last).await.expect("the device works");
         memory.change(|image| {
-            // The second record of 16 bytes, its kind; then the checksums.
+            // The second record of 16 bytes, its kind, which is veiled; then the checksums.
             let block = &mut image[RING..RING + 4096];
-            block[96 + 16 + 4] = 200;
+            block[96 + 16 + 4] ^= 15 ^ 200;
             let sum = xxh3_64(&block[96..96 + 48]);
             block[80..88].copy_from_slice(&sum.to_le_bytes());
             let sum = xxh3_64(&block[..88]);

@@ -48,8 +48,8 @@ fn what_is_no_log_is_not_opened() {
     (0..4).for_each(|slot| image[slot * (32 << 10) + 100] ^= 1);
     assert_eq!(refused(image), Some(OpenError::Damaged));
     let mut image = memory.image();
-    image[(96 << 10) + 8] = 2;
-    assert_eq!(refused(image), Some(OpenError::Version { found: 2, known: 1 }));
+    image[(96 << 10) + 8] = 3;
+    assert_eq!(refused(image), Some(OpenError::Version { found: 3, known: 2 }));
     let other = Opening { pool: [9; 16], ..opening(1) };
     let clock = || common::clock(&simulation);
     let opened = simulation.run(Log::open(memory.clone(), other, options(), clock()));
@@ -128,7 +128,7 @@ fn only_blank_devices_are_made_logs() {
     assert_eq!((recovery.found().records(), recovery.found().first), (0, Position(1)));
     let small = Arc::new(MemoryDevice::new(200 << 10, 4096));
     let made = format(&simulation, small, opening(0)).err();
-    let (size_bytes, needed_bytes) = (200 << 10, 256 << 10);
+    let (size_bytes, needed_bytes) = (200 << 10, 260 << 10);
     assert_eq!(made, Some(OpenError::TooSmall { size_bytes, needed_bytes }));
 }
 
@@ -258,10 +258,9 @@ fn filling_a_new_log_tells_how_far_it_is() {
     let simulation = Simulation::new(4);
     let told = std::sync::Mutex::new(Vec::new());
     let tell = |done, all| told.lock().expect("one thread").push((done, all));
-    let options = Options { fill: true, ..options() };
-    let device = Arc::new(MemoryDevice::new((5 << 20) + (128 << 10), 4096));
+    let device = Arc::new(MemoryDevice::new((5 << 20) + (132 << 10), 4096));
     let clock = common::clock(&simulation);
-    let formatted = Log::format_telling(device, opening(0), options, clock, &tell);
+    let formatted = Log::format_telling(device, opening(0), options(), clock, &tell);
     simulation.run(formatted).expect("a blank device");
     let told = told.into_inner().expect("one thread");
     assert_eq!(told, (1..=5).map(|part| (part << 20, 5 << 20)).collect::<Vec<_>>());

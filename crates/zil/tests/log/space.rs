@@ -115,9 +115,8 @@ fn the_longest_records_fit() {
     simulation.run(async {
         let opening = Opening { pool: [1; 16], log: [2; 16], seed: [3; 16], force: false };
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(24 << 20, 512));
-        let options = Options { fill: true, ..Options::default() };
         let clock = common::clock(&simulation);
-        let log = Log::format(device.clone(), opening, options, clock.clone()).await;
+        let log = Log::format(device.clone(), opening, Options::default(), clock.clone()).await;
         let log = log.expect("a blank device");
         let path = "p".repeat(zil::PATH_BYTES_MAX);
         let file = Place { object: ObjectId(1), born: None, path: path.as_ref() };

@@ -76,7 +76,7 @@ fn a_crash_between_log_and_note_makes_no_log_an_older_copy() {
 fn a_log_smaller_than_new_ones_is_used() {
     let place = Place::new();
     let text = place.log().display().to_string();
-    let size_bytes = Some(16512 << 10);
+    let size_bytes = Some(16516 << 10);
     let made = || {
         let options = storage::DeviceOptions { size_bytes, ..storage::DeviceOptions::default() };
         let file = Arc::new(FileDevice::open(&place.log(), &options).expect("it is made"));
@@ -86,17 +86,17 @@ fn a_log_smaller_than_new_ones_is_used() {
     let id = made().expect("it has room for one").id();
     assert_eq!(place.take_in(&place.desk()), id);
     let file = std::fs::File::options().write(true).open(place.log()).expect("it opens");
-    file.set_len(16511 << 10).expect("it can be cut");
+    file.set_len(16515 << 10).expect("it can be cut");
     let refused = place.open(&place.desk(), &text).expect_err("refused").to_string();
     assert!(refused.contains("has become shorter"), "{refused}");
     place.desk().emptied().expect("it is noted");
     let refused = place.open(&place.desk(), &text).expect_err("refused").to_string();
-    let size = "16512K";
+    let size = "16516K";
     assert!(refused.contains(&format!("truncate -s {size} {text}")), "{refused}");
     assert!(refused.contains(&format!("--log {text}:{size}")), "{refused}");
     assert!(refused.contains("nothing is lost") && !refused.contains("readable"), "{refused}");
     // Without a log on it, it is too small for one.
-    let zeros = vec![0; 16512 << 10];
+    let zeros = vec![0; 16516 << 10];
     std::fs::write(place.log(), zeros).expect("written");
     let refused = place.open(&place.desk(), &text).expect_err("refused").to_string();
     assert!(refused.contains("needs 17M; a mount with --log"), "{refused}");
