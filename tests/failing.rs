@@ -9,3 +9,5 @@ mod journal;
 mod log;
 #[path = "failing/origin.rs"]
 mod origin;
+#[path = "failing/silent_log.rs"]
+mod silent_log;

@@ -188,7 +188,7 @@ fn a_mount_goes_on_without_a_cache_on_a_frozen_file_system() {
 }
 
 /// Lets the calls of a disk go on when dropped.
-struct Hanging<'a>(&'a FaultyDisk);
+pub struct Hanging<'a>(pub &'a FaultyDisk);
 
 impl Drop for Hanging<'_> {
     fn drop(&mut self) {

@@ -71,7 +71,8 @@ fn waits(place: &Place, origin: &str) {
     place.warmfront.program(["pool", "destroy", "twin"]).run();
     place.warmfront.run(["pool", "create", "twin", &path(origin)]);
     let same = try_mount(place, "twin", &[]);
-    same.fails_with(1, &words).fails_with(1, &["this directory", "Mount it with --log"]);
+    same.fails_with(1, &words)
+        .fails_with(1, &["this directory", "Mount this directory with --log"]);
     let new_log = format!("{}:32M", path("new log"));
     try_mount(place, "twin", &["--log", &new_log]).fails_with(1, &words);
     assert!(!place.join("new log").exists(), "nothing is made");
@@ -92,7 +93,7 @@ fn a_log_waits_for_its_origin_by_any_name() {
     let place = crashed();
     let path = |name: &str| place.path(name);
     waits(&place, "data/slow");
-    try_mount(&place, "data/slow", &[]).fails_with(1, &["is not named now"]);
+    try_mount(&place, "data/slow", &[]).fails_with(1, &["this directory", "holds "]);
     fs::rename(path("data/slow"), path("data/moved")).expect("renamed");
     waits(&place, "data/moved");
     try_mount(&place, "data/moved", &[]).fails_with(1, &["then called", &path("data/slow")]);
@@ -178,7 +179,8 @@ fn a_pool_and_its_directory_have_one_log() {
     };
     crash("tank", "of the pool");
     let refused = try_mount(&place, "slow", &[]);
-    let words = ["Mount it as pool `tank`, or with --log", "`warmfront log replay tank`"];
+    let words =
+        ["Mount this directory as pool `tank`, or with --log", "`warmfront log replay tank`"];
     refused.fails_with(1, &words);
     let inside = try_mount(&place, "slow/inner", &[]);
     inside.fails_with(1, &["Mount pool `tank` instead", "`warmfront log discard tank`"]);
@@ -196,7 +198,7 @@ fn a_pool_and_its_directory_have_one_log() {
     crash("tank", "of the pool that moved");
     fs::rename(place.join("slow"), place.join("moved")).expect("renamed");
     let moved = place.path("moved");
-    let words = ["Mount it with --log", &format!("`warmfront log replay {moved}`")];
+    let words = ["Mount this directory with --log", &format!("`warmfront log replay {moved}`")];
     try_mount(&place, "moved", &[]).fails_with(1, &words);
     let replay = place.warmfront.program(["log", "replay", "tank"]).run();
     replay.fails_with(1, &["is not there now", "log replay --origin DIRECTORY"]);
@@ -256,7 +258,7 @@ fn the_log_of_a_moved_origin_is_replayed_or_given_up_by_hand() {
         }
         let place = moved();
         fs::remove_file(place.join("log")).expect("it was there");
-        try_mount(&place, "data/moved", &[]).fails_with(1, &["is not there, and may hold"]);
+        try_mount(&place, "data/moved", &[]).fails_with(1, &["is not there, and may have held"]);
         let told = run(&place, &["log", "discard", &place.path("data/moved")]).success();
         assert!(told.contains("is not there; what it held is given up"), "{told}");
         mounts(&place, "data/moved", &[]);

@@ -6,13 +6,14 @@ mod find;
 mod forget;
 mod inspect;
 mod marker;
+mod patience;
 mod progress;
 mod waiting;
 mod words;
 
 pub(crate) use desk::{Desk, LogSettings, Tell};
 pub use error::LogError;
-pub(crate) use find::{may_hold, unnamed, unnamed_marker};
+pub(crate) use find::{may_hold, unnamed, unnamed_marker, waits_for_missing};
 pub use forget::GivenUp;
 pub(crate) use forget::forget;
 pub use inspect::{LogDiscarded, LogRecord, LogShown, LogTarget};

@@ -20,7 +20,7 @@ use zil::Log;
 use crate::caches::{CacheSettings, KnownAs, NewFiles, Shelf};
 use crate::ceiling::{Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
 use crate::change::pool_name_from;
-use crate::checks::Places;
+use crate::checks::{PlaceError, Places};
 use crate::control_group::missing_groups;
 use crate::deadline::within;
 use crate::descriptor::{self, Announced};
@@ -29,7 +29,7 @@ use crate::drain::drain_at_end;
 use crate::early_stop::EarlyStop;
 use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
-use crate::logs::{Desk, LogSettings, Tell, Waiting, unnamed, unnamed_marker};
+use crate::logs::{Desk, LogSettings, Tell, Waiting, unnamed, unnamed_marker, waits_for_missing};
 use crate::mountinfo::{mounted_at, mounts};
 use crate::origin_note::OriginNote;
 use crate::origin_place::OriginPlace;
@@ -155,7 +155,15 @@ impl Prepared {
             };
             MountError::NoMountpoint { origin }
         })?;
-        let places = Places::check(origin, mountpoint)?;
+        let places = Places::check(origin, mountpoint).map_err(|error| {
+            let marker = match &file {
+                Some(file) => paths.log_marker(&file.name),
+                None => unnamed_marker(paths, origin),
+            };
+            let is_missing = matches!(&error, PlaceError::Missing { role: "origin", .. });
+            let waits = is_missing.then(|| waits_for_missing(&marker, origin)).flatten();
+            waits.map_or_else(|| MountError::from(error), MountError::from)
+        })?;
         paths.make_runtime_directory()?;
         let (pool, datasets, settings, lock) = match file {
             Some(file) => {

@@ -1,5 +1,7 @@
 use std::ffi::OsStr;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -21,9 +23,13 @@ pub fn probe_device(path: &OsStr) -> ExitCode {
         Ok(_) => path,
         Err(_) => path.parent().unwrap_or(path),
     };
-    let _ = place.metadata();
+    let kind = place.metadata().map(|metadata| metadata.file_type());
     // There is no such attribute. Before that is found out, the kernel waits for leave to write.
     let _ = rustix::fs::removexattr(place, "user.warmfront.none");
+    // Who serves a file system may leave both to the kernel, and be stopped.
+    if kind.is_ok_and(|kind| kind.is_file() || kind.is_block_device()) {
+        let _ = File::open(place).and_then(|mut file| file.read(&mut [0; 512]));
+    }
     ExitCode::SUCCESS
 }
 

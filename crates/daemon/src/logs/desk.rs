@@ -15,19 +15,20 @@ use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 use super::error::LogError;
 use super::find::of_same_origin;
 use super::marker::{Marker, digits, since};
+use super::patience::{answers, in_time};
 use super::progress::MountProgress;
-use super::words::{are, counted, end, records, were};
+use super::waiting::{Held, WaitingLog, held_noted};
+use super::words::{are, counted, end, is_empty, records, were};
 use crate::caches::random_bytes;
 use crate::deadline::within;
 use crate::device_open::{Top, tops};
 use crate::device_path::{DevicePath, DeviceRole, LOOK_MAX};
 use crate::origin_id::OriginId;
+use crate::overlap::Overlap;
 
 /// Length of a file that is made without one being named, bytes: what a quick device takes in the
 /// few seconds until the origin has it.
 const BYTES_DEFAULT: u64 = 1 << 30;
-/// How long a log device may take to answer.
-pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Between two looks whether the device in use is still there.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// After so many of them it is noted how far the log has come.
@@ -125,7 +126,7 @@ impl Desk {
             given_up: Vec::new(),
         });
         let mut pool_id = [0; 16];
-        pool_id[..8].copy_from_slice(&xxh3_64(name).to_le_bytes());
+        pool_id[..8].copy_from_slice(&pool_hash(name));
         pool_id[8..].copy_from_slice(&origin_id.digest());
         let state = Arc::new(Mutex::new(State { marker, is_noted, device: None }));
         let tops = tops(path, mountpoint);
@@ -147,7 +148,7 @@ impl Desk {
         read_only: bool,
         tell: Tell<'_>,
     ) -> Result<(Option<Log>, Vec<String>), LogError> {
-        let marker = self.state.lock().marker.clone();
+        let mut marker = self.state.lock().marker.clone();
         if read_only {
             let hidden = marker.in_use.map(|_| {
                 let path = marker.path.display();
@@ -161,20 +162,35 @@ impl Desk {
         let mut notes = Vec::new();
         let noted = marker.origin_id.as_ref();
         let is_other_origin = noted.is_some_and(|id| id.digest() != self.origin_id.digest());
+        let is_named = settings.device.as_ref().is_some_and(|device| device.is_at(&marker.path));
+        let mut held = None;
+        if marker.in_use.is_some() && !settings.discard && (!is_named || is_other_origin) {
+            held = held_noted(&self.marker_path, &marker);
+            if held.is_none() {
+                // Nobody misses it.
+                self.emptied()?;
+                marker.in_use = None;
+                let path = marker.path.display();
+                notes.push(format!(
+                    "the log on {path}, in use when the pool last ran, holds nothing that the \
+                     origin lacks, and is not used any more"
+                ));
+            }
+        }
         if marker.in_use.is_some() && is_other_origin && !settings.discard {
             return Err(LogError::OriginGone { path: marker.path, origin: marker.origin });
         }
-        let lost = |what: String| LogError::Lost {
-            path: marker.path.clone(),
-            pool: marker.pool.clone(),
-            what,
+        // What was in use and cannot be had, or is not named.
+        let lost = |what: &str| match held.clone().filter(|_| !is_named) {
+            Some(held) => LogError::Waiting(Box::new(self.waiting(&marker, held))),
+            None => LogError::Lost {
+                path: marker.path.clone(),
+                pool: marker.pool.clone(),
+                what: what.to_string(),
+            },
         };
-        let is_other =
-            settings.device.as_ref().filter(|device| !device.is_at(&marker.path)).cloned();
-        let other = is_other.map(|device| format!("is another one than {device}"));
-        // What was in use and cannot be had.
         let mut miss = |what: &str| match (&marker.in_use, settings.discard) {
-            (Some(_), false) => Err(lost(other.clone().unwrap_or_else(|| what.to_string()))),
+            (Some(_), false) => Err(lost(what)),
             (Some(id), true) => {
                 let state = &mut *self.state.lock();
                 state.marker.give_up(id);
@@ -192,6 +208,7 @@ impl Desk {
             miss("is not named now")?;
             return Ok((None, notes));
         };
+        answers(&device.path)?;
         if !device.path.exists() {
             miss("is not there")?;
         }
@@ -244,11 +261,13 @@ impl Desk {
         let (is_own, is_same) =
             (recovery.pool()[..8] == self.pool_id[..8], recovery.pool()[8..] == self.pool_id[8..]);
         if !is_same {
-            if records > 0 && is_own && !settings.discard {
+            let is_given_up = marker.given_up.contains(&id);
+            if records > 0 && is_own && !settings.discard && !is_given_up {
                 return Err(LogError::OtherOrigin { path, origin: self.origin.clone(), records });
             }
             if !is_own && !settings.force {
-                return Err(LogError::OtherPool { path, records });
+                let holds = (!is_empty(&found)).then_some(records);
+                return Err(LogError::OtherPool { path, holds });
             }
             miss("holds another log now")?;
             drop(recovery);
@@ -359,6 +378,23 @@ impl Desk {
         Ok((recovery, report))
     }
 
+    /// The log of this very pool that was in use, and is not named.
+    fn waiting(&self, marker: &Marker, held: Held) -> WaitingLog {
+        let pool =
+            (pool_hash(self.pool.as_bytes()) == self.pool_id[..8]).then(|| self.pool.clone());
+        WaitingLog {
+            path: marker.path.clone(),
+            origin: marker.origin.clone(),
+            called: marker.pool.clone(),
+            place: self.origin.clone(),
+            overlap: Overlap::Same,
+            pool,
+            // It would have been named.
+            has_log: false,
+            held,
+        }
+    }
+
     fn recover(&self, file: Arc<dyn Device>) -> Result<Recovery, OpenError> {
         let opening = self.opening().map_err(|_| OpenError::NoLog);
         block_on(Log::open(file, opening?, Options::default(), clock()))
@@ -379,8 +415,10 @@ impl Desk {
         tell: Tell<'_>,
     ) -> Result<Log, LogError> {
         let path = &device.path;
-        let (size_bytes, needed_bytes) = (file.info().size_bytes, DeviceRole::Log.size_bytes_min());
+        let needed_bytes = DeviceRole::Log.size_bytes_min();
+        let size_bytes = file.info().size_bytes;
         if size_bytes < needed_bytes {
+            let size_bytes = device.length().map_or(size_bytes, |bytes| bytes.max(size_bytes));
             return Err(LogError::TooSmall { path: path.clone(), size_bytes, needed_bytes });
         }
         let opening = self.opening().map_err(|error| self.state_error(error))?;
@@ -471,12 +509,12 @@ impl Desk {
             return Ok(());
         }
         let path = device.path.clone();
-        match within(ANSWER_MAX, move || device.wipe()) {
-            Some(Ok(())) => {}
-            Some(Err(error)) => {
-                tracing::warn!(path = %path.display(), %error, "a removed log device is not wiped");
-            }
-            None => tracing::warn!(path = %path.display(), "a removed log device hangs"),
+        let wiped = answers(&path).and_then(|()| in_time(&path, move || device.wipe()));
+        if let Some(error) = match wiped {
+            Ok(wiped) => wiped.err().map(|error| error.to_string()),
+            Err(error) => Some(error.to_string()),
+        } {
+            tracing::warn!(path = %path.display(), error, "a removed log device cannot be wiped");
         }
         Ok(())
     }
@@ -597,6 +635,11 @@ impl InUse {
     }
 }
 
+/// What a log keeps of the name of its pool.
+fn pool_hash(name: &[u8]) -> [u8; 8] {
+    xxh3_64(name).to_le_bytes()
+}
+
 pub(super) fn clock() -> Arc<dyn Clock> {
     Arc::new(RealClock::new())
 }
@@ -614,7 +657,8 @@ fn for_owner_only(path: &Path) {
 fn open_file(device: &DevicePath) -> Result<(PathBuf, Arc<dyn Device>), LogError> {
     let path = device.path.clone();
     let size_bytes = device.size_bytes.or((!path.exists()).then_some(BYTES_DEFAULT));
-    let file = DevicePath { size_bytes, ..device.clone() }.open(DeviceRole::Log)?;
+    let device = DevicePath { size_bytes, ..device.clone() };
+    let file = in_time(&path, move || device.open(DeviceRole::Log))??;
     Ok((path, Arc::new(file)))
 }
 
@@ -626,6 +670,9 @@ pub(super) fn contents(path: &Path, error: OpenError, is_noted_empty: bool) -> L
             LogError::Shortened { path, size_bytes, needed_bytes, is_noted_empty }
         }
         OpenError::NoRoom { size_bytes } => {
+            // A device has whole blocks.
+            let size_bytes =
+                std::fs::metadata(&path).map_or(size_bytes, |it| it.len().max(size_bytes));
             let needed_bytes = DeviceRole::Log.size_bytes_min();
             LogError::TooSmall { path, size_bytes, needed_bytes }
         }

@@ -29,6 +29,18 @@ pub enum LogError {
         /// What is wrong, with its verb.
         what: String,
     },
+    /// It hangs.
+    #[error(
+        "log device {}: no answer within {seconds} s; see whether its disk works, and whether its \
+         file system is frozen (`fsfreeze -u` ends that), then try again. Nothing goes on without \
+         it; what the origin holds can be looked at with --read-only", path.display()
+    )]
+    Silent {
+        /// The path.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// It cannot be opened.
     #[error(transparent)]
     Open(#[from] DeviceOpenError),
@@ -53,15 +65,13 @@ pub enum LogError {
     },
     /// It is the log of another pool.
     #[error(
-        "log device {} is the log of another pool, with {} that its origin may not have; use it \
-         there, give it up with `warmfront log discard {}` and overwrite it with --force-log, or \
-         name another one", path.display(), words::records(*records), path.display()
+        "log device {} is the log of another pool, {}", path.display(), of_another(path, *holds)
     )]
     OtherPool {
         /// The path.
         path: PathBuf,
-        /// What it holds.
-        records: u64,
+        /// How many records it holds; `None` if it is certain that the other origin lacks nothing.
+        holds: Option<u64>,
     },
     /// Another log may hold what the same files lack.
     #[error("{0}")]
@@ -196,6 +206,19 @@ pub enum LogError {
         path: PathBuf,
         /// The pool.
         pool: String,
+    },
+    /// It is not there.
+    #[error(
+        "the log device {} of pool `{pool}` is not there; {}", path.display(),
+        not_there(path, *held)
+    )]
+    Gone {
+        /// The path.
+        path: PathBuf,
+        /// The pool.
+        pool: String,
+        /// Whether it may have held what the origin lacks; `None` if no mount has made it yet.
+        held: Option<bool>,
     },
     /// It may hold what the origin does not, and is not there.
     #[error(
@@ -332,14 +355,51 @@ pub enum LogError {
 /// What may be done about a log that cannot be read, or a device that cannot be written.
 fn what_helps(error: &OpenError) -> &'static str {
     match error {
-        OpenError::Version { .. } | OpenError::Damaged => {
-            "; or mount without what it holds for good with --discard-log"
+        OpenError::Version { .. } => ", or go on without what it holds for good with --discard-log",
+        OpenError::Damaged => {
+            ". It may have been writes that were acknowledged: bring back a whole copy of the log \
+             and mount with it; or go on without them for good with --discard-log; or look at what \
+             the origin holds with --read-only"
         }
         OpenError::Device(DeviceError::System { errno: Errno::NOSPC | Errno::DQUOT, .. })
         | OpenError::Device(DeviceError::Short { operation: "write", .. }) => {
             "; what it lies on has no room for all of it: make room there, or name another one"
         }
         _ => "",
+    }
+}
+
+/// What may be done about the log of another pool.
+fn of_another(path: &Path, holds: Option<u64>) -> String {
+    match holds {
+        None => {
+            "which holds nothing that its origin lacks; overwrite it with --force-log, or name \
+                 another one"
+                .to_string()
+        }
+        Some(records) => format!(
+            "with {} that its origin may not have; use it there, give it up with `warmfront log \
+             discard {}` and overwrite it with --force-log, or name another one",
+            words::records(records),
+            path.display()
+        ),
+    }
+}
+
+/// What is missed with a log device that is not there.
+fn not_there(path: &Path, held: Option<bool>) -> String {
+    match held {
+        Some(true) => format!(
+            "it may hold writes that were acknowledged and are not at the origin. Bring it back, \
+             or give them up for good with `warmfront log discard {}`",
+            path.display()
+        ),
+        Some(false) => {
+            "nothing is lost with it, since the origin has had everything when the pool \
+                        ended"
+                .to_string()
+        }
+        None => "no mount has made it yet".to_string(),
     }
 }
 
@@ -355,6 +415,7 @@ fn now_there(origin: &Path) -> &'static str {
 fn size(bytes: u64) -> String {
     match bytes {
         0 => "is empty".to_string(),
+        1..1024 => format!("has {bytes} bytes"),
         _ => format!("has {}", ExactSize(bytes)),
     }
 }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use super::error::LogError;
 use super::inspect::{LogTarget, PoolOfLog};
 use super::marker::{Marker, digits};
+use crate::deadline::within;
 use crate::descriptor;
-use crate::device_path::{DevicePath, is_same};
+use crate::device_path::{DevicePath, LOOK_MAX, is_same};
 use crate::error::ControlError;
 use crate::origin_id::OriginId;
 use crate::paths::Paths;
@@ -29,17 +30,23 @@ impl LogTarget {
             return of_pool(paths, pool, markers);
         }
         let path = std::path::absolute(Path::new(text)).unwrap_or_else(|_| text.into());
-        if let Some(mounted) = mounted_at(paths, &path, named.is_some()) {
+        let stands = path.clone();
+        let kind = within(LOOK_MAX, move || stands.metadata().map(|found| found.file_type()));
+        // What hangs is no origin and no mount that anybody could use.
+        let is_directory = matches!(&kind, Some(Ok(kind)) if kind.is_dir());
+        let mounted = kind.is_some().then(|| mounted_at(paths, &path, named.is_some())).flatten();
+        if let Some(mounted) = mounted {
             if mounted.settings.is_some() {
                 return of_pool(paths, &mounted.pool, markers);
             }
             let marker_path = unnamed_marker(paths, &mounted.origin);
             if let Some(place) = markers.iter().position(|(path, _)| *path == marker_path) {
-                return of_marker(paths, text, &markers, place, &mounted.origin);
+                return of_marker(paths, text, &markers, place, Some(&mounted.origin));
             }
         }
         let names = |marker: &Marker| named.is_some_and(|name| marker.pool == name);
         let is_origin = |marker: &Marker| match &marker.origin_id {
+            _ if !is_directory => marker.origin == path,
             Some(id) => id.is_at(&path),
             None => is_same(&marker.origin, &path),
         };
@@ -58,13 +65,13 @@ impl LogTarget {
                 found = in_use;
             } else if origins.len() == 1 {
                 found = origins;
-            } else if in_use.is_empty() && !path.is_dir() {
+            } else if in_use.is_empty() && !is_directory {
                 found.clear();
             }
         }
-        let is_device = path.exists() && !path.is_dir();
+        let is_device = !is_directory && kind.is_none_or(|found| found.is_ok());
         match found[..] {
-            [place] => of_marker(paths, text, &markers, place, &path),
+            [place] => of_marker(paths, text, &markers, place, is_directory.then_some(&*path)),
             [] if is_device => {
                 let device = DevicePath { path: path.clone(), size_bytes: None };
                 let given_up = given_up(&markers);
@@ -150,13 +157,13 @@ fn of_pool(paths: &Paths, pool: &str, markers: Vec<Noted>) -> Result<LogTarget, 
     Ok(LogTarget { device, owner, marker_path: Some(marker_path), given_up })
 }
 
-/// The log of which one of the markers tells, found by `path`, which may be its origin's.
+/// The log of which one of the markers tells, found by a directory, which may be its origin.
 fn of_marker(
     paths: &Paths,
     text: &OsStr,
     markers: &[Noted],
     place: usize,
-    path: &Path,
+    directory: Option<&Path>,
 ) -> Result<LogTarget, ControlError> {
     let marker = &markers[place].1;
     let has_it = |other: &&Noted| other.1.in_use.is_some() && is_same(&other.1.path, &marker.path);
@@ -166,8 +173,8 @@ fn of_marker(
         // What lies there by now is of another origin.
         return Err(ambiguous(text, [marker, user].into_iter()).into());
     }
-    let is_it = marker.origin_id.as_ref().is_some_and(|id| id.is_at(path));
-    let origin = path.canonicalize().ok().filter(|_| is_it);
+    let is_it = |path: &&Path| marker.origin_id.as_ref().is_some_and(|id| id.is_at(path));
+    let origin = directory.filter(is_it).and_then(|path| path.canonicalize().ok());
     let origin = origin.unwrap_or_else(|| marker.origin.clone());
     Ok(LogTarget::of_noted(paths, &markers[place], &origin, markers))
 }
@@ -200,6 +207,13 @@ pub(super) fn of_same_origin(marker_path: &Path, id: &OriginId) -> Vec<Marker> {
             && marker.origin_id.as_ref().is_some_and(|noted| noted.digest() == id.digest())
     };
     noted.into_iter().flatten().filter(is_it).map(|(_, marker)| marker).collect()
+}
+
+/// Why a pool cannot do without its origin, which is not at its place `origin`: a log waits for it.
+pub(crate) fn waits_for_missing(marker_path: &Path, origin: &Path) -> Option<LogError> {
+    let marker = Marker::load(marker_path).ok()??;
+    let (path, origin) = (marker.path, origin.to_owned());
+    marker.in_use.map(|_| LogError::OriginGone { path, origin })
 }
 
 /// The log of a pool with settings that may hold what the origin does not.

@@ -9,6 +9,7 @@ use super::LogTarget;
 use super::error::LogError;
 use super::inspect::LogDiscarded;
 use super::marker::Marker;
+use crate::device_path::exists;
 use crate::error::ControlError;
 use crate::paths::{Paths, remove_file};
 
@@ -41,7 +42,7 @@ pub(crate) fn forget(
     if let Some(marker) = load()?.filter(|marker| marker.in_use.is_some()) {
         if !force {
             let (path, pool) = (marker.path, pool.to_string());
-            return Err(match path.exists() {
+            return Err(match exists(&path) {
                 true => LogError::Full { path, pool }.into(),
                 false => LogError::Absent { path, pool }.into(),
             });

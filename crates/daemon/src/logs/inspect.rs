@@ -10,6 +10,7 @@ use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 use super::desk::{Desk, LogSettings, Tell, beyond, clock, contents};
 use super::error::LogError;
 use super::marker::{Marker, digits};
+use super::patience::{answers, in_time};
 use super::words::{end, is_empty};
 use crate::caches::random_bytes;
 use crate::device_open::DeviceOpenError;
@@ -212,9 +213,9 @@ impl LogTarget {
         let Some(owner) = &self.owner else {
             return Err(LogError::NoPool { path }.into());
         };
+        answers(&path)?;
         if !path.exists() {
-            let (pool, what) = (owner.pool.clone(), "is not there".to_string());
-            return Err(LogError::Lost { path, pool, what }.into());
+            return Err(self.gone(owner)?.into());
         }
         let gone = || LogError::OriginGone { path: path.clone(), origin: owner.origin.clone() };
         if !owner.origin.is_dir() {
@@ -340,12 +341,17 @@ impl LogTarget {
 
     pub(super) fn open(&self) -> Result<Recovery, LogError> {
         let path = self.device.path.clone();
+        answers(&path)?;
         if !path.exists() {
-            return Err(LogError::NoTarget { text: path.display().to_string() });
+            return Err(match &self.owner {
+                Some(owner) => self.gone(owner)?,
+                None => LogError::NoTarget { text: path.display().to_string() },
+            });
         }
         // As it is: looking at a log makes nothing and changes nothing.
         let device = DevicePath { path: path.clone(), size_bytes: None };
-        let file = device.open(DeviceRole::Log).map_err(|error| match (error, &self.owner) {
+        let opened = in_time(&path, move || device.open(DeviceRole::Log))?;
+        let file = opened.map_err(|error| match (error, &self.owner) {
             (DeviceOpenError::InUse { .. }, Some(owner)) => {
                 LogError::InUse { pool: owner.pool.clone() }
             }
@@ -354,11 +360,19 @@ impl LogTarget {
         recover(path, file, self.is_noted_empty())
     }
 
+    /// That it is not there.
+    fn gone(&self, owner: &PoolOfLog) -> Result<LogError, LogError> {
+        let held = self.marker()?.map(|(_, marker)| marker.in_use.is_some());
+        Ok(LogError::Gone { path: self.device.path.clone(), pool: owner.pool.clone(), held })
+    }
+
     /// The same though somebody uses it.
     pub(super) fn look(&self) -> Result<Recovery, LogError> {
         let path = self.device.path.clone();
         let device = DevicePath { path: path.clone(), size_bytes: None };
-        recover(path, device.look(DeviceRole::Log)?, self.is_noted_empty())
+        answers(&path)?;
+        let file = in_time(&path, move || device.look(DeviceRole::Log))??;
+        recover(path, file, self.is_noted_empty())
     }
 
     fn is_noted_empty(&self) -> bool {
@@ -376,9 +390,9 @@ fn recover(path: PathBuf, file: FileDevice, is_noted_empty: bool) -> Result<Reco
 }
 
 /// What is wrong with a log that cannot be had any more, with its verb.
-fn lost(error: &LogError) -> Option<String> {
+pub(super) fn lost(error: &LogError) -> Option<String> {
     Some(match error {
-        LogError::NoTarget { .. } => "is not there".to_string(),
+        LogError::NoTarget { .. } | LogError::Gone { .. } => "is not there".to_string(),
         LogError::Shortened { .. } | LogError::TooSmall { .. } => "has become shorter".to_string(),
         LogError::Contents { error, .. } => match error {
             OpenError::NoLog => "holds no log any more".to_string(),

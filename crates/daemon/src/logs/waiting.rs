@@ -2,14 +2,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use storage::Origin;
+use zil::End;
 
 use super::LogTarget;
 use super::desk::{LogSettings, Tell};
 use super::error::LogError;
 use super::find::markers;
+use super::inspect::lost;
 use super::marker::{Marker, digits};
 use super::words::{is_empty, records};
-use crate::device_path::is_same;
+use crate::device_open::DeviceOpenError;
+use crate::device_path::{DevicePath, is_same};
 use crate::mountinfo::mounts;
 use crate::overlap::{Overlap, overlap};
 use crate::paths::Paths;
@@ -26,6 +29,8 @@ pub(crate) struct Waiting {
     target: LogTarget,
     /// The pool's name, if it has settings that lead there.
     pool: Option<String>,
+    /// These name the log, too.
+    has_log: bool,
     held: Held,
 }
 
@@ -34,7 +39,11 @@ pub(crate) struct Waiting {
 pub enum Held {
     /// So many records.
     Records(u64),
-    /// That cannot be told, since it cannot be had.
+    /// So many that are good, and more that are not.
+    Damaged(u64),
+    /// That cannot be told, since it cannot be had: what is wrong with it, with its verb.
+    Lost(String),
+    /// That cannot be told.
     Unknown,
     /// Somebody writes to it, or brings it to its origin.
     InUse,
@@ -56,12 +65,25 @@ impl Waiting {
             };
             let target = LogTarget::of_noted(paths, other, &place, &noted);
             let Some(held) = held(&target, &marker) else { continue };
-            let pool = Some(marker.pool.clone()).filter(|pool| {
-                marker_path == paths.log_marker(pool)
-                    && PoolFile::load(paths, pool)
-                        .is_ok_and(|file| is_same(&file.settings.origin, &place))
+            let settings = (marker_path == paths.log_marker(&marker.pool))
+                .then(|| PoolFile::load(paths, &marker.pool).ok().map(|file| file.settings))
+                .flatten()
+                .filter(|settings| is_same(&settings.origin, &place));
+            let has_log = settings
+                .as_ref()
+                .and_then(|settings| settings.log.as_ref())
+                .is_some_and(|log| log.is_at(&marker.path));
+            let pool = settings.map(|_| marker.pool.clone());
+            found.push(Waiting {
+                overlap,
+                place,
+                marker_path,
+                marker,
+                target,
+                pool,
+                has_log,
+                held,
             });
-            found.push(Waiting { overlap, place, marker_path, marker, target, pool, held });
         }
         Ok(found)
     }
@@ -109,23 +131,41 @@ impl Waiting {
             place: self.place,
             overlap: self.overlap,
             pool: self.pool,
+            has_log: self.has_log,
             held: self.held,
         })))
     }
+}
+
+/// What the log of a marker holds that its origin may not; `None` if it is certain that there is
+/// nothing.
+pub(super) fn held_noted(marker_path: &Path, marker: &Marker) -> Option<Held> {
+    let device = DevicePath { path: marker.path.clone(), size_bytes: None };
+    let marker_path = Some(marker_path.to_owned());
+    held(&LogTarget { device, owner: None, marker_path, given_up: Vec::new() }, marker)
 }
 
 /// What a log holds that its origin may not; `None` if it is certain that there is nothing.
 fn held(target: &LogTarget, marker: &Marker) -> Option<Held> {
     let log = match target.open() {
         Ok(log) => log,
-        Err(LogError::InUse { .. }) => return Some(Held::InUse),
-        Err(_) => return Some(Held::Unknown),
+        Err(LogError::InUse { .. } | LogError::Open(DeviceOpenError::InUse { .. })) => {
+            return Some(Held::InUse);
+        }
+        Err(LogError::Silent { .. }) => return Some(Held::Lost("does not answer".to_string())),
+        Err(error) => return Some(lost(&error).map_or(Held::Unknown, Held::Lost)),
     };
     let (id, found) = (digits(log.id()), log.found());
-    if marker.in_use.as_ref() != Some(&id) || marker.is_newer_than(&id, log.epoch()) {
-        return Some(Held::Unknown);
+    if marker.in_use.as_ref() != Some(&id) {
+        return Some(Held::Lost("holds another log now".to_string()));
     }
-    (!is_empty(found)).then(|| Held::Records(found.records()))
+    if marker.is_newer_than(&id, log.epoch()) {
+        return Some(Held::Lost("seems to be an older copy".to_string()));
+    }
+    (!is_empty(found)).then(|| match found.end == End::Whole && found.records() > 0 {
+        true => Held::Records(found.records()),
+        false => Held::Damaged(found.records()),
+    })
 }
 
 /// A log that waits for files of a directory that was to be mounted. It is shown as why that was
@@ -144,13 +184,15 @@ pub struct WaitingLog {
     pub overlap: Overlap,
     /// Its pool, if that has settings that lead there.
     pub pool: Option<String>,
+    /// These settings name the log, too.
+    pub has_log: bool,
     /// What it holds.
     pub held: Held,
 }
 
 impl fmt::Display for WaitingLog {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let WaitingLog { path, origin, called, place, overlap, pool, held } = self;
+        let WaitingLog { path, origin, called, place, overlap, pool, has_log, held } = self;
         let (log, shown) = (path.display(), place.display());
         let which = match overlap {
             Overlap::Same if origin == place => "this directory".to_string(),
@@ -168,26 +210,31 @@ impl fmt::Display for WaitingLog {
         }
         let holds = match held {
             // Of a damaged one nobody knows how many there were.
-            Held::Records(0) => "is damaged, and held records".to_string(),
+            Held::Damaged(0) => "is damaged, and held records".to_string(),
+            Held::Damaged(count) => format!("is damaged, and holds {}", records(*count)),
             Held::Records(count) => format!("holds {}", records(*count)),
-            _ if path.exists() => "may hold records".to_string(),
-            _ => "is not there, and may hold records".to_string(),
+            Held::Lost(what) => format!("{what}, and may have held records"),
+            _ => "may hold records".to_string(),
         };
-        let instead = match (overlap, pool) {
-            (Overlap::Same, None) => format!("Mount it with --log {log}"),
+        let mount = match held {
+            Held::Lost(_) => "Bring it back and mount",
+            _ => "Mount",
+        };
+        let instead = match (overlap, pool.as_ref().filter(|_| *has_log)) {
+            (Overlap::Same, None) => format!("{mount} this directory with --log {log}"),
             (Overlap::Same, Some(pool)) => {
-                format!("Mount it as pool `{pool}`, or with --log {log}")
+                format!("{mount} this directory as pool `{pool}`, or with --log {log}")
             }
-            (_, None) => format!("Mount {shown} instead, with --log {log}"),
-            (_, Some(pool)) => format!("Mount pool `{pool}` instead"),
+            (_, None) => format!("{mount} {shown} instead, with --log {log}"),
+            (_, Some(pool)) => format!("{mount} pool `{pool}` instead"),
         };
         let target = pool.clone().unwrap_or_else(|| shown.to_string());
         write!(
             out,
-            "the log on {log}, in use when pool `{called}` last ran, {holds} that {which} may \
-             lack: {later}. {instead}; or bring it there first with `warmfront log replay \
-             {target}`; or give it up for good with `warmfront log discard {target}`, or with \
-             --discard-log; or look at what is there with --read-only"
+            "the log on {log}, in use when pool `{called}` last ran, {holds} of acknowledged \
+             writes that {which} may lack: {later}. {instead}; or bring them there first with \
+             `warmfront log replay {target}`; or give them up for good with `warmfront log discard \
+             {target}`, or with --discard-log; or look at what is there with --read-only"
         )
     }
 }

@@ -1,0 +1,110 @@
+//! The log device hangs: nobody waits for it without end, and nobody goes on without it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use warmfront_tests::{
+    Background, FaultyDisk, Finished, Frozen, Mount, Requirement, SmallDisk, require,
+};
+
+use crate::cache::Hanging;
+
+/// How long what does not wait for the device may take.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// The same of what gives the device its ten seconds, on a machine that is busy.
+const REFUSAL_MAX: Duration = Duration::from_secs(25);
+
+#[track_caller]
+fn within<T>(limit: Duration, work: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let result = work();
+    assert!(began.elapsed() < limit, "it took {:?}", began.elapsed());
+    result
+}
+
+fn write(path: &Path, contents: &str) {
+    let mut file = File::create(path).expect("it can be made");
+    file.write_all(contents.as_bytes()).expect("it is written");
+    file.sync_all().expect("it lasts");
+}
+
+/// A pool crashes whose log at `log` hangs from then on; later it hangs while it is in use.
+fn a_log_hangs<H>(log: &Path, hang: impl Fn() -> H) {
+    let log = log.to_str().expect("text");
+    let device = format!("{log}:32M");
+    let words = ["--arc-max=64M", "-owrite=back"];
+    let builder = words.iter().fold(Mount::builder(), |all, word| all.argument(word));
+    let mut mount = builder.argument("--log").argument(&device).start();
+    let top = mount.path().to_str().expect("text").to_string();
+    let unmount = |mount: &Mount| mount.warmfront().program(["unmount", &top]).run();
+    write(&mount.join("file"), "contents");
+    mount.kill();
+    unmount(&mount);
+    fs::write(mount.origin().join("file"), "").expect("it is lost there");
+
+    let hanging = hang();
+    let mounts = |more: &[&str]| {
+        let program = mount.warmfront().program(["mount"]).args(words).args(more);
+        program.arg(mount.origin()).arg(&top)
+    };
+    let refused = |what: &dyn Fn() -> Finished, words: &[&str]| {
+        within(REFUSAL_MAX, what).fails_with(1, words);
+    };
+    let silent = ["no answer within 10 s", "fsfreeze -u", "--read-only"];
+    refused(&|| mounts(&["--log", log]).run(), &silent);
+    refused(&|| mounts(&[]).run(), &["does not answer, and may have held", "--read-only"]);
+    for command in ["show", "discard"] {
+        let program = || mount.warmfront().program(["log", command, log]).run();
+        refused(&program, &["no answer within 10 s"]);
+    }
+    within(ANSWER_MAX, || mounts(&["--read-only"]).run()).success();
+    within(ANSWER_MAX, || unmount(&mount)).success();
+    // Told to end meanwhile, it does.
+    let mut daemon = Background::start(mounts(&["-f", "--log", log]), Stdio::null());
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(!daemon.has_ended(), "it waits for the device");
+    let process = Pid::from_raw(daemon.id() as i32).expect("an id");
+    kill_process(process, Signal::INT).expect("it is ours");
+    within(ANSWER_MAX, || daemon.wait(ANSWER_MAX));
+    drop(hanging);
+
+    mount.restart(&[words[0], words[1], "--log", log]);
+    assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "contents");
+    let hanging = hang();
+    for words in [["status", &top], ["doctor", &top], ["pool", "list"]].repeat(3) {
+        within(ANSWER_MAX, || mount.warmfront().program(words).run());
+    }
+    drop(hanging);
+    write(&mount.join("file"), "later contents");
+    mount.kill();
+    fs::write(mount.origin().join("file"), "").expect("it is lost there");
+    mount.restart(&[words[0], words[1], "--log", log]);
+    assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "later contents");
+    mount.unmount();
+}
+
+#[test]
+fn nothing_goes_on_without_a_log_on_a_frozen_file_system() {
+    require!(
+        Requirement::Fuse,
+        Requirement::Root,
+        Requirement::Tool("mkfs.ext4"),
+        Requirement::Tool("fsfreeze")
+    );
+    let disk = SmallDisk::ext4(96 << 20);
+    a_log_hangs(&disk.path().join("log"), || Frozen::new(&disk));
+}
+
+#[test]
+fn nothing_goes_on_without_a_log_on_a_file_system_that_does_not_answer() {
+    require!(Requirement::Fuse);
+    let disk = FaultyDisk::new();
+    a_log_hangs(&disk.path().join("log"), || {
+        disk.faults().hang(|_| true);
+        Hanging(&disk)
+    });
+}
