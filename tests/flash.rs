@@ -15,6 +15,8 @@ use warmfront_tests::{
 
 #[path = "flash/devices.rs"]
 mod devices;
+#[path = "flash/memory.rs"]
+mod memory;
 
 const MIB: usize = 1 << 20;
 const RECORD: usize = 128 << 10;

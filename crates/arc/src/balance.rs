@@ -45,6 +45,12 @@ impl Balance {
         self.metadata
     }
 
+    /// Goes on with shares that were learned before.
+    pub fn set(&mut self, mru: [f64; 2], metadata: f64) {
+        self.mru.iter_mut().zip(mru).for_each(|(target, fraction)| target.set(fraction));
+        self.metadata.set(metadata);
+    }
+
     /// A ghost of `list` was hit. `hit` is its weight, `ghosts` the weight of all ghost lists,
     /// `share` what its class may take, `total` what both may take; all in bytes.
     pub fn learn(&mut self, list: List, hit: u64, ghosts: &[u64; LISTS], share: u64, total: u64) {

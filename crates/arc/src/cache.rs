@@ -1,5 +1,6 @@
 //! [`Cache`]: policies behind locks, with one budget.
 
+mod resume;
 mod shrink;
 
 use std::hash::{BuildHasher, Hash};
@@ -239,7 +240,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// Where the record is and how it got there.
     pub fn locate(&self, key: &K) -> Option<Location> {
         let hash = self.hasher.hash_one(key);
-        self.shard(hash).policy.read().locate(hash, key)
+        let location = self.shard(hash).policy.read().locate(hash, key)?;
+        Some(Location { age: location.age * self.shards.len() as u64, ..location })
     }
 
     /// The ghost of an evicted record.
@@ -263,7 +265,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             }
         }
         ranked.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        ranked.into_iter().map(|(_, _, key, location)| (key, location)).collect()
+        let shards = self.shards.len() as u64;
+        let whole = |location: Location| Location { age: location.age * shards, ..location };
+        ranked.into_iter().map(|(_, _, key, location)| (key, whole(location))).collect()
     }
 
     /// Up to `records_max` records near the tails that have not been offered yet where they
@@ -857,7 +861,12 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// The shard of a hash. The index uses its low bits and its top seven, so take others.
     #[inline]
     fn shard(&self, hash: u64) -> &Shard<K, V> {
-        &self.shards[(hash >> 40) as usize & (self.shards.len() - 1)]
+        &self.shards[self.shard_number(hash)]
+    }
+
+    #[inline]
+    fn shard_number(&self, hash: u64) -> usize {
+        (hash >> 40) as usize & (self.shards.len() - 1)
     }
 }
 

@@ -73,6 +73,11 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
         self.index.find(hash, is).map(|entry| entry ^ GHOST)
     }
 
+    /// Whether anything has this hash, a record or a ghost.
+    pub fn knows(&self, hash: u64) -> bool {
+        self.index.find(hash, |entry| self.hash(entry) == hash).is_some()
+    }
+
     /// The key's record, or else its ghost.
     #[inline]
     pub fn find(&self, hash: u64, key: &K) -> Option<Found> {
@@ -122,6 +127,13 @@ impl<K: Eq, V, I: Index> Directory<K, V, I> {
         let is_there = self.index.replace(record.hash, slot, entry);
         assert!(is_there, "slot {slot} is not in the index");
         record
+    }
+
+    /// Puts a ghost at the young end of its list. Nothing must be known under its hash.
+    pub fn remember(&mut self, ghost: Fingerprint) {
+        let hash = ghost.hash;
+        let entry = self.ghosts.push(ghost) | GHOST;
+        self.enter(hash, entry);
     }
 
     /// Takes the ghost in `slot` out.

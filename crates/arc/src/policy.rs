@@ -93,6 +93,7 @@
 //! that an empty policy keeps, and the table of tenants (see [`Policy::tenant_table_bytes`]).
 
 mod hand;
+mod resume;
 mod tails;
 mod uses;
 mod validate;
@@ -340,7 +341,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
 
     /// Where the record is and how it got there.
     pub fn locate(&self, hash: u64, key: &K) -> Option<Location> {
-        self.directory.record(hash, key).map(|slot| self.records().get(slot).location())
+        self.directory.record(hash, key).map(|slot| self.records().get(slot).location(self.clock))
     }
 
     /// The ghost of an evicted record.
@@ -352,7 +353,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     pub fn newest(&self, list: List) -> impl Iterator<Item = (&K, Location)> {
         let records = self.records();
         let slots = self.places(list).flat_map(|place| records.newest(place));
-        slots.map(|slot| (&records.get(slot).key, records.get(slot).location()))
+        slots.map(|slot| (&records.get(slot).key, records.get(slot).location(self.clock)))
     }
 
     /// All records, hottest first: MFU before MRU before uncached, metadata before data, young
@@ -529,7 +530,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         let bottom = top.saturating_sub(limit);
         for slot in (bottom as u32..top as u32).rev() {
             let Some(record) = self.records().occupant(slot) else { continue };
-            if !keep(&record.key, &record.location()) {
+            if !keep(&record.key, &record.location(self.clock)) {
                 gone.extend(Some(self.take(slot).into_entry()));
             }
         }

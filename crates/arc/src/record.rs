@@ -48,10 +48,12 @@ pub struct Location {
     /// Accesses after the first; a burst counts once; at most [`HITS_MAX`](crate::HITS_MAX) are
     /// counted.
     pub hits: u8,
-    /// It was used since the clock's hand last passed.
-    pub referenced: bool,
+    /// Uses that the clock's hand has not yet taken note of, at most three.
+    pub turns: u8,
     /// It was prefetched or primed, and not yet read.
     pub prefetched: bool,
+    /// Insertions into the cache since its last use, or under ARC since it came.
+    pub age: u64,
     /// Index of the dataset.
     pub tenant: u32,
 }
@@ -88,14 +90,16 @@ impl<K, V> Record<K, V> {
         (self.key, self.value)
     }
 
-    pub fn location(&self) -> Location {
+    /// Where it is when the policy's clock shows `clock`.
+    pub fn location(&self, clock: u32) -> Location {
         Location {
             list: self.place.list(),
             bytes: self.bytes,
             inserted_at: self.touch.first(),
             hits: self.touch.hits(),
-            referenced: self.touch.turns() > 0,
+            turns: self.touch.turns(),
             prefetched: self.touch.prefetched(),
+            age: self.age(clock).into(),
             tenant: self.tenant.into(),
         }
     }

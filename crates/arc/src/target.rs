@@ -31,6 +31,13 @@ impl Target {
         self.fraction * total as f64
     }
 
+    /// Goes on at `fraction`, within the bounds; stays where it is if that is no number.
+    pub fn set(&mut self, fraction: f64) {
+        if !fraction.is_nan() {
+            self.fraction = fraction.clamp(self.floor, 1.0 - self.floor);
+        }
+    }
+
     /// A ghost hit on the side that the fraction measures. `step` is from [`step`].
     pub fn raise(&mut self, step: f64) {
         self.shift(step.min(self.step_max));

@@ -102,6 +102,13 @@ impl Touch {
         self.0.store(word & !TURNS | u64::from(turns) & TURNS, Relaxed);
     }
 
+    /// Notes whether the record was prefetched and not yet read.
+    pub fn set_unread(&mut self, unread: bool) {
+        let word = self.0.load(Relaxed);
+        let flag = if unread { PREFETCHED } else { 0 };
+        self.0.store(word & !PREFETCHED | flag, Relaxed);
+    }
+
     /// Whether the record was prefetched and not yet read.
     #[inline]
     pub fn prefetched(&self) -> bool {

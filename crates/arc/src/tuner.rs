@@ -151,6 +151,14 @@ impl Tuner {
         Setting::ALL[self.setting.load(Relaxed) as usize]
     }
 
+    /// Goes on with the setting that was in force in an earlier start.
+    pub fn resume(&self, setting: Setting) {
+        let mut shadows = self.shadows.lock();
+        // It is not one with which a load begins of which nothing is known.
+        shadows.filled = true;
+        self.setting.store(setting as u8, Relaxed);
+    }
+
     /// Whether accesses of the key are to be told.
     #[inline]
     pub fn samples(&self, hash: u64) -> bool {

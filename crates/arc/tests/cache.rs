@@ -253,7 +253,7 @@ fn a_look_counts_as_a_use_and_lets_go_of_the_shard() {
     let later = NOW + Duration::from_secs(1);
     assert_eq!(cache.read(&key(1, 1), later, |value| value + 1), Some(8));
     assert_eq!(cache.read(&key(1, 2), later, |value| value + 1), None);
-    assert!(cache.locate(&key(1, 1)).unwrap().referenced);
+    assert_eq!(cache.locate(&key(1, 1)).unwrap().turns, 1);
     assert_eq!(cache.statistics().usage.hits(), 1);
     // A look that panics leaves the shard free for changes.
     let look = || cache.read(&key(1, 1), later, |_| panic!("a look"));

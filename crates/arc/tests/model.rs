@@ -387,7 +387,7 @@ impl Model {
                 .collect();
             let theirs: Vec<_> = policy
                 .newest(list)
-                .map(|(k, l)| (*k, l.bytes, l.tenant, l.prefetched, l.referenced, l.hits))
+                .map(|(k, l)| (*k, l.bytes, l.tenant, l.prefetched, l.turns > 0, l.hits))
                 .collect();
             assert_eq!(theirs, mine, "{list:?}");
             let mine: Vec<_> =

@@ -113,7 +113,7 @@ fn a_new_record_stands_on_mru_until_the_hand_finds_it_used() {
     it.scan(16);
     assert_eq!(it.list(1), Some(MFU));
     let location = it.policy.locate(hash(1), &1).unwrap();
-    assert_eq!((location.hits, location.referenced, location.prefetched), (1, false, false));
+    assert_eq!((location.hits, location.turns, location.prefetched), (1, 0, false));
     assert_eq!(location.inserted_at, Duration::from_secs(1));
 }
 

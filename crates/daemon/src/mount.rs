@@ -216,12 +216,14 @@ impl Prepared {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let origin = self.origin(&clock)?;
         let mut warnings = self.warnings(origin.capabilities());
-        let keeper = Keeper::new(Sources::system(), self.ceiling).map_err(|error| match error {
+        let known_as = self.known_as();
+        let snapshots = SnapshotFiles::new(&known_as.state_path);
+        let seed = snapshots.seed();
+        let keeper = Keeper::new(Sources::system(), self.ceiling, seed);
+        let keeper = keeper.map_err(|error| match error {
             KeeperError::Ceiling(error) => MountError::Ceiling(error),
             KeeperError::System(error) => system("watch the memory")(error),
         })?;
-        let known_as = self.known_as();
-        let snapshots = SnapshotFiles::new(&known_as.state_path);
         let note = OriginNote::of(&self.places.origin).map_err(system("look at the origin"))?;
         if !self.read_only {
             // A log may hold what changes the origin.
@@ -260,7 +262,7 @@ impl Prepared {
             desk.take_in(&pool, device, log)?;
         }
         let desk = Arc::new(desk);
-        let (warmth, hot) = Warmth::new(&pool, snapshots, self.cold);
+        let (warmth, hot) = Warmth::new(&pool, snapshots, seed, self.cold);
         // A working directory inside somebody's mount would keep that in use.
         std::env::set_current_dir("/").map_err(system("leave the working directory"))?;
         let origin_place =

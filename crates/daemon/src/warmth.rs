@@ -1,4 +1,5 @@
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,9 @@ pub(crate) struct SnapshotFiles {
     running: PathBuf,
     /// Which origin they tell of.
     note: PathBuf,
+    /// By what keys are hashed, so that what was remembered means something. Who knows it can
+    /// choose keys that collide.
+    seed: PathBuf,
     /// Is there if that has been changed by another pool since this one was started or stopped.
     mark: PathBuf,
 }
@@ -36,13 +40,14 @@ impl SnapshotFiles {
             stopped: path.with_extension("stopped.snapshot"),
             running: path.with_extension("running.snapshot"),
             note: OriginNote::file(path),
+            seed: path.with_extension("seed"),
             mark: path.with_extension("distrusted"),
         }
     }
 
     /// Removes them.
     pub fn remove(&self) -> io::Result<()> {
-        for path in [&self.stopped, &self.running, &self.note, &self.mark] {
+        for path in [&self.stopped, &self.running, &self.note, &self.seed, &self.mark] {
             crate::paths::remove_file(path)?;
         }
         Ok(())
@@ -85,6 +90,12 @@ impl SnapshotFiles {
         self.mark.exists()
     }
 
+    /// The seed of the keys' hashes: that of the start which wrote down last, or another one.
+    pub fn seed(&self) -> u64 {
+        let saved = fs::read(&self.seed).ok().and_then(|bytes| bytes.try_into().ok());
+        saved.map_or_else(|| RandomState::new().hash_one(()), u64::from_le_bytes)
+    }
+
     /// What was written down last, and whether the pool was stopped then and nobody is known to
     /// have changed the origin since. From here on the pool runs.
     fn take(&self) -> io::Result<Option<(Vec<u8>, bool)>> {
@@ -104,11 +115,15 @@ impl SnapshotFiles {
         Ok(Some((bytes, cleanly)))
     }
 
-    fn save(&self, pool: &Pool, is_stopped: bool) -> io::Result<u64> {
+    fn save(&self, pool: &Pool, seed: u64, is_stopped: bool) -> io::Result<u64> {
         let bytes = pool.snapshot();
         let path = if is_stopped { &self.stopped } else { &self.running };
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
+        }
+        let seed = seed.to_le_bytes();
+        if fs::read(&self.seed).ok().as_deref() != Some(&seed[..]) {
+            replace_file(&self.seed, &seed, 0o600)?;
         }
         replace_file(path, &bytes, 0o600)?;
         Ok(bytes.len() as u64)
@@ -119,6 +134,8 @@ impl SnapshotFiles {
 pub(crate) struct Warmth {
     pool: Arc<Pool>,
     files: SnapshotFiles,
+    /// See [`SnapshotFiles::seed`].
+    seed: u64,
     state: Mutex<State>,
     ends: AtomicBool,
 }
@@ -131,8 +148,13 @@ struct State {
 
 impl Warmth {
     /// Brings answers of the origin back, before anybody uses the pool; unless it is to start
-    /// `cold`.
-    pub fn new(pool: &Arc<Pool>, files: SnapshotFiles, cold: bool) -> (Arc<Warmth>, HotRecords) {
+    /// `cold`. Its memory has the `seed`.
+    pub fn new(
+        pool: &Arc<Pool>,
+        files: SnapshotFiles,
+        seed: u64,
+        cold: bool,
+    ) -> (Arc<Warmth>, HotRecords) {
         let taken = files.take().unwrap_or_else(|error| {
             tracing::warn!(%error, "what the cache held cannot be read; it starts cold");
             None
@@ -142,7 +164,8 @@ impl Warmth {
             _ => <(Restored, HotRecords)>::default(),
         };
         let state = Mutex::new(State { restored, saved_at: None });
-        let warmth = Warmth { pool: pool.clone(), files, state, ends: AtomicBool::new(false) };
+        let (pool, ends) = (pool.clone(), AtomicBool::new(false));
+        let warmth = Warmth { pool, files, seed, state, ends };
         (Arc::new(warmth), hot)
     }
 
@@ -168,7 +191,7 @@ impl Warmth {
 
     /// Writes down what the cache holds now. Returns how long that is, in bytes.
     pub fn save(&self) -> io::Result<u64> {
-        let bytes = self.files.save(&self.pool, false)?;
+        let bytes = self.files.save(&self.pool, self.seed, false)?;
         self.state.lock().saved_at = Some(Instant::now());
         Ok(bytes)
     }
@@ -192,8 +215,8 @@ impl WarmthThread {
     pub fn stop(mut self) {
         self.end();
         // Who has changed the origin beside this pool may have done so unnoticed.
-        let files = &self.warmth.files;
-        if let Err(error) = files.save(&self.warmth.pool, !files.is_distrusted()) {
+        let Warmth { pool, files, seed, .. } = &*self.warmth;
+        if let Err(error) = files.save(pool, *seed, !files.is_distrusted()) {
             tracing::warn!(%error, "what the cache held cannot be written down");
         }
     }

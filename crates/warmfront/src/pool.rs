@@ -28,6 +28,7 @@ use crate::reader::Reader;
 use crate::record::Record;
 use crate::recorder::Recording;
 use crate::remembered::Unused;
+use crate::snapshot::HotRecords;
 use crate::version::Version;
 use crate::write_back::WriteBack;
 
@@ -112,6 +113,8 @@ pub struct Pool {
     pub(crate) curve_bytes: AtomicU64,
     /// Notes what is asked for, while somebody wants to know.
     pub(crate) recording: Recording,
+    /// Records of an earlier start that are about to come back.
+    pub(crate) returning: Mutex<Option<Arc<HotRecords>>>,
     pub(crate) prefetches: AtomicU64,
     /// Calls of readers to the origin for contents that are under way.
     pub(crate) demand_fetches: AtomicU64,
@@ -166,6 +169,7 @@ impl Pool {
             curve: arc::Curve::default(),
             curve_bytes: AtomicU64::new(0),
             recording: Recording::default(),
+            returning: Mutex::default(),
             prefetches: AtomicU64::new(0),
             demand_fetches: AtomicU64::new(0),
             space: Mutex::default(),
@@ -181,6 +185,14 @@ impl Pool {
         let pool = Arc::new(pool);
         pool.memory.join(&pool);
         Ok(pool)
+    }
+
+    /// Recounts the ARC. Only while nobody uses any pool of it.
+    ///
+    /// # Errors
+    /// What does not add up.
+    pub fn validate_memory(&self) -> std::result::Result<(), String> {
+        self.memory.cache.validate()
     }
 
     /// The pool's name.

@@ -1,11 +1,14 @@
 //! What is known of the RAM level, written down for the next start.
 //!
 //! ```text
-//! magic "WFSNAP01" | xxh3 of the rest, 8 bytes, little-endian | the snapshot, in postcard's form
+//! magic "WFSNAP02" | xxh3 of the rest, 8 bytes, little-endian | the snapshot, in postcard's form
 //! ```
 //!
 //! It holds answers of the origin and the keys of the hottest records, not the records: these lie
-//! on flash or at the origin. Whatever does not read back well is as if it were not there.
+//! on flash or at the origin; and what the ARC has learned, ghosts and targets. Whatever does not
+//! read back well is as if it were not there.
+
+mod learned;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -16,12 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arc::{Class, List, Queue};
+use arc::{Class, List, Location, Moment, Queue, Standing};
 use futures::stream::{self, StreamExt};
 use serde::{Deserialize, Serialize};
 use storage::{DirectoryEntry, Kind, ObjectId, OpenMode};
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::learned::Learned;
 use crate::answer::{Cached, Content};
 use crate::counters::Counter;
 use crate::key::{Key, Part};
@@ -32,14 +36,16 @@ use crate::property::{CacheLevel, Coherence};
 use crate::record::Record;
 use crate::version::{SavedVersion, Version};
 
-const MAGIC: &[u8; 8] = b"WFSNAP01";
+const MAGIC: &[u8; 8] = b"WFSNAP02";
 /// Magic and checksum.
 const HEAD_BYTES: usize = MAGIC.len() + 8;
 /// What a key takes while it is written down: in the list by heat, and in its saved forms, which
 /// grow by doubling.
 const KEY_BYTES: u64 = RANKED_BYTES + (2 * size_of::<SavedRecord>() + 2 * SAVED_BYTES_MAX) as u64;
 /// The longest form of a saved record, bytes.
-const SAVED_BYTES_MAX: usize = 5 + 3 * 10;
+const SAVED_BYTES_MAX: usize = 5 + 3 * 10 + STANDING_BYTES_MAX;
+/// The longest form of a saved standing, bytes.
+const STANDING_BYTES_MAX: usize = 1 + 10;
 /// Answers and records that are written down at most, the hottest ones.
 const ANSWERS_MAX: usize = 1 << 20;
 const RECORDS_MAX: usize = 1 << 22;
@@ -52,6 +58,8 @@ const RECORDS_AT_ONCE: usize = 16;
 const WINDOW_RECORDS: usize = 256;
 /// Directories that lie deeper than this are not found again.
 const DEPTH_MAX: usize = 1024;
+/// Part of the cache, as its divisor, that is left free of what comes back.
+const FREE_SHARE: u64 = 64;
 /// Readers come first: a pause when any of them waits for the origin or for flash.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -62,6 +70,7 @@ struct Snapshot {
     answers: Vec<SavedAnswer>,
     /// From the hottest on.
     records: Vec<SavedRecord>,
+    learned: Learned,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +78,8 @@ struct SavedAnswer {
     dataset: u32,
     object: u64,
     content: SavedContent,
+    /// Of what stood in the ARC.
+    standing: Option<SavedStanding>,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +96,42 @@ struct SavedRecord {
     object: u64,
     generation: u64,
     number: u64,
+    standing: SavedStanding,
+}
+
+/// How a record stood in the ARC.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct SavedStanding {
+    /// Bits: two of uses, then whether it stood on MFU, and whether it was never read.
+    flags: u8,
+    age: u64,
+}
+
+const TURNS: u8 = 3;
+const FREQUENT: u8 = 1 << 2;
+const UNREAD: u8 = 1 << 3;
+
+impl From<&Location> for SavedStanding {
+    fn from(at: &Location) -> SavedStanding {
+        let frequent = if at.list.queue == Queue::Mfu { FREQUENT } else { 0 };
+        let unread = if at.prefetched { UNREAD } else { 0 };
+        SavedStanding { flags: at.turns.min(TURNS) | frequent | unread, age: at.age }
+    }
+}
+
+impl SavedStanding {
+    fn is_frequent(self) -> bool {
+        self.flags & FREQUENT != 0
+    }
+
+    fn standing(self) -> Standing {
+        Standing {
+            queue: if self.is_frequent() { Queue::Mfu } else { Queue::Mru },
+            turns: self.flags & TURNS,
+            unread: self.flags & UNREAD != 0,
+            age: self.age,
+        }
+    }
 }
 
 /// How far the RAM level has been brought back.
@@ -96,13 +143,18 @@ pub struct Restored {
     pub records: u64,
     /// Records that were not brought back: their file has changed, or there is no room.
     pub records_left: u64,
+    /// Evicted records that are remembered again.
+    pub ghosts: u64,
 }
 
-/// The hottest records of an earlier start.
+/// The hottest records of an earlier start, and what the ARC had learned.
 #[derive(Debug, Default)]
 pub struct HotRecords {
     tenants: Vec<Option<Tenant>>,
     records: Vec<SavedRecord>,
+    learned: Learned,
+    /// When they began to come back.
+    moment: Option<Moment>,
     /// Directory and name of objects, by which the origin finds them.
     places: HashMap<ObjectId, (ObjectId, OsString)>,
     _charged: Option<ChargedApart>,
@@ -151,7 +203,9 @@ impl Pool {
             .iter()
             .map(|queue| usage.list(List::new(Class::Metadata, *queue)).bytes)
             .sum();
-        let work = usage.records() * KEY_BYTES + metadata_bytes;
+        let returning = self.returning.lock().as_ref().map_or(0, |hot| hot.records.len() as u64);
+        let work =
+            (usage.records() + returning) * KEY_BYTES + metadata_bytes + self.learned_work_bytes();
         let _charged = self.memory.charge(work);
         let mut names = Names::default();
         let mut snapshot = Snapshot::default();
@@ -163,19 +217,23 @@ impl Pool {
             let version = object.version();
             if let Some(saved) = version.settled().filter(|_| version.attributes.links > 0) {
                 let content = SavedContent::Attributes(saved);
-                snapshot.answers.push(SavedAnswer { dataset, object: object.id.0, content });
+                let object = object.id.0;
+                snapshot.answers.push(SavedAnswer { dataset, object, content, standing: None });
             }
         }
         for (key, location) in self.memory.cache.by_heat() {
-            if key.pool() != self.number {
+            // What is the first to go is not worth it.
+            if key.pool() != self.number || location.list.queue == Queue::Uncached {
                 continue;
             }
+            let standing = SavedStanding::from(&location);
             let Some(dataset) = names.number(self, location.tenant) else { continue };
             let object = key.object().0;
             match (location.list.class, key.record_number()) {
                 (Class::Data, Some(number)) if snapshot.records.len() < RECORDS_MAX => {
                     let generation = key.generation();
-                    snapshot.records.push(SavedRecord { dataset, object, generation, number });
+                    let record = SavedRecord { dataset, object, generation, number, standing };
+                    snapshot.records.push(record);
                 }
                 (Class::Metadata, None) if snapshot.answers.len() < ANSWERS_MAX => {
                     let content = match self.memory.cache.peek(&key) {
@@ -187,12 +245,17 @@ impl Pool {
                         Some(SavedContent::Attributes(_)) if in_use.contains(&key.object()) => None,
                         content => content,
                     };
-                    let answer = |content| SavedAnswer { dataset, object, content };
+                    let standing = Some(standing);
+                    let answer = |content| SavedAnswer { dataset, object, content, standing };
                     snapshot.answers.extend(content.map(answer));
                 }
                 _ => {}
             }
         }
+        if let Some(hot) = self.returning.lock().clone() {
+            self.add_returning(&hot, &mut names, &mut snapshot);
+        }
+        snapshot.learned = self.learned(&mut names);
         snapshot.datasets = names.names;
         let head = [MAGIC.as_slice(), &[0; 8]].concat();
         let bytes = postcard::to_extend(&snapshot, head);
@@ -201,6 +264,33 @@ impl Pool {
         bytes[MAGIC.len()..HEAD_BYTES].copy_from_slice(&sum);
         let charged = self.memory.charge_apart(bytes.capacity() as u64);
         WrittenDown { bytes, _charged: charged }
+    }
+
+    /// Adds the records that were about to come back, and by which names they are found: else a
+    /// stop soon after a start would lose them.
+    fn add_returning(&self, hot: &HotRecords, names: &mut Names, snapshot: &mut Snapshot) {
+        let mut placed = HashSet::new();
+        for saved in &hot.records {
+            if snapshot.records.len() >= RECORDS_MAX {
+                return;
+            }
+            if self.memory.cache.contains(&self.key_of(saved)) {
+                continue;
+            }
+            let Some(tenant) = hot.tenant(saved) else { continue };
+            let Some(dataset) = names.number(self, tenant.dataset.id()) else { continue };
+            snapshot.records.push(SavedRecord { dataset, ..*saved });
+            let mut at = ObjectId(saved.object);
+            while let Some((parent, name)) = hot.places.get(&at)
+                && placed.insert(at)
+            {
+                let (name, object) = (name.as_bytes().to_vec(), Some(at.0));
+                let content = SavedContent::Name { name, object };
+                let answer = SavedAnswer { dataset, object: parent.0, content, standing: None };
+                snapshot.answers.push(answer);
+                at = *parent;
+            }
+        }
     }
 
     /// Brings back the answers of the origin that an earlier start has
@@ -222,79 +312,90 @@ impl Pool {
         let named = |name: &String| datasets.iter().find(|dataset| dataset.name() == name);
         let tenant = |name: &String| Some(self.tenant_of(named(name)?.clone()));
         let tenants: Vec<Option<Tenant>> = snapshot.datasets.iter().map(tenant).collect();
+        let moment = self.memory.cache.moment();
         // The coldest first, so that the hottest stay if there is no room for all.
         for answer in snapshot.answers.iter().rev() {
             if let Some(Some(tenant)) = tenants.get(answer.dataset as usize)
-                && self.restore_answer(tenant, answer, cleanly)
+                && self.restore_answer(tenant, answer, cleanly, &moment)
             {
                 restored.answers += 1;
             }
         }
         restored.records_left = snapshot.records.len() as u64;
         let places = places(&snapshot.answers);
-        let records = snapshot.records;
+        let (records, learned) = (snapshot.records, snapshot.learned);
         let name_bytes: usize = places.values().map(|(_, name)| name.capacity()).sum();
         let held = records.capacity() * size_of::<SavedRecord>()
             + places.capacity() * 2 * size_of::<(ObjectId, (ObjectId, OsString))>()
-            + name_bytes;
+            + name_bytes
+            + 2 * learned.bytes();
         let _charged = Some(self.memory.charge_apart(held as u64));
-        (restored, HotRecords { tenants, records, places, _charged })
+        (restored, HotRecords { tenants, records, learned, moment: Some(moment), places, _charged })
     }
 
-    /// Brings records back in the order of their heat, while readers leave room for that: first
-    /// what lies on flash, then from the origin what does not. `told` is called with how far it has
-    /// come, and ends it by `false`.
+    /// Lets the ARC go on with what it had learned, and brings records back in the order of their
+    /// heat, while readers leave room for that: first what lies on flash, then from the origin what
+    /// does not. `told` is called with how far it has come, and ends it by `false`.
     pub async fn restore_records(
         self: &Arc<Self>,
-        restored: Restored,
-        hot: HotRecords,
+        mut restored: Restored,
+        mut hot: HotRecords,
         told: &(dyn Fn(Restored) -> bool + Sync),
     ) {
-        self.bring_back(restored, &hot, told).await;
-        self.put_in_order(&hot);
+        let Some(moment) = hot.moment.take() else { return };
+        let datasets = |tenant: &Option<Tenant>| tenant.as_ref().map(|it| it.dataset.id());
+        let datasets: Vec<Option<u32>> = hot.tenants.iter().map(datasets).collect();
+        restored.ghosts = self.learn(&std::mem::take(&mut hot.learned), &datasets, &moment);
+        let hot = Arc::new(hot);
+        *self.returning.lock() = Some(hot.clone());
+        if self.bring_back(restored, &hot, told).await {
+            *self.returning.lock() = None;
+        }
+        self.put_in_order(&hot, &moment);
     }
 
-    /// What came first is the oldest, though it is the hottest. Puts records that nobody has used
-    /// since into the order of their heat, the hottest as the youngest.
-    fn put_in_order(&self, hot: &HotRecords) {
+    /// What came first is the oldest, though it is the hottest. Lets records stand as they stood,
+    /// in the order of their heat, the hottest as the youngest.
+    fn put_in_order(&self, hot: &HotRecords, moment: &Moment) {
         for saved in hot.records.iter().rev() {
-            let Some(tenant) = hot.tenants.get(saved.dataset as usize).and_then(Option::as_ref)
-            else {
-                continue;
-            };
-            let object = ObjectId(saved.object);
-            let key = Key::record(self.number, object, saved.generation, saved.number);
-            let cache = &self.memory.cache;
-            if !cache.locate(&key).is_some_and(|at| at.prefetched) {
-                continue;
-            }
-            self.unless_written(saved, tenant.properties().recordsize, || {
-                let Some(value) = cache.remove(&key) else { return false };
-                let charge = primed(&value, tenant);
-                cache.insert(key, value, charge, self.now()).is_ok()
-            });
+            self.memory.cache.resume(&self.key_of(saved), &saved.standing.standing(), moment);
         }
     }
 
+    /// Lets records that have come back stand on MFU if they did.
+    fn promote(&self, records: &[SavedRecord]) {
+        for saved in records.iter().filter(|saved| saved.standing.is_frequent()) {
+            self.memory.cache.promote(&self.key_of(saved));
+        }
+    }
+
+    fn key_of(&self, saved: &SavedRecord) -> Key {
+        Key::record(self.number, ObjectId(saved.object), saved.generation, saved.number)
+    }
+
+    /// Says whether it has come to its end.
     async fn bring_back(
         self: &Arc<Self>,
         mut restored: Restored,
         hot: &HotRecords,
         told: &(dyn Fn(Restored) -> bool + Sync),
-    ) {
-        let capacity_bytes = self.memory.cache.capacity_bytes();
+    ) -> bool {
         let mut left = Vec::new();
-        for batch in hot.records.chunks(RECORDS_AT_ONCE) {
+        let mut waiting = &hot.records[..];
+        while !waiting.is_empty() {
             while self.demand_fetches.load(Ordering::Relaxed) > 0 && told(restored) {
                 self.clock.sleep(PAUSE).await;
             }
-            // Beyond that, what comes would push out what is hotter.
-            let is_full = self.memory.cache.charged_bytes() >= capacity_bytes / 16 * 15;
-            if is_full || !told(restored) {
-                return;
+            let (batch, others) = waiting.split_at(self.fitting(hot, waiting, RECORDS_AT_ONCE));
+            waiting = others;
+            if !told(restored) {
+                return false;
+            }
+            if batch.is_empty() {
+                return true;
             }
             let reads = batch.iter().map(|record| {
-                let tenant = hot.tenants.get(record.dataset as usize).cloned().flatten();
+                let tenant = hot.tenant(record).cloned();
                 async move {
                     match tenant {
                         Some(tenant) => self.restore_record(&tenant, record).await,
@@ -306,24 +407,44 @@ impl Pool {
             let back = outcomes.iter().filter(|back| **back).count() as u64;
             restored.records += back;
             restored.records_left -= back;
+            self.promote(batch);
             let outcomes = batch.iter().zip(outcomes);
             left.extend(outcomes.filter(|(_, back)| !back).map(|(record, _)| *record));
         }
         for window in left.chunks(WINDOW_RECORDS) {
-            for (record, count) in runs(window) {
+            for run in runs(window) {
                 while self.demand_fetches.load(Ordering::Relaxed) > 0 && told(restored) {
                     self.clock.sleep(PAUSE).await;
                 }
-                let is_full = self.memory.cache.charged_bytes() >= capacity_bytes / 16 * 15;
-                if is_full || !told(restored) {
-                    return;
+                let run = &run[..self.fitting(hot, &run, run.len())];
+                if !told(restored) {
+                    return false;
                 }
-                let back = self.fetch_run_again(hot, record, count).await.unwrap_or(0);
+                if run.is_empty() {
+                    return true;
+                }
+                let back = self.fetch_run_again(hot, run).await.unwrap_or(0);
                 restored.records += back;
                 restored.records_left -= back;
+                self.promote(run);
             }
         }
-        told(restored);
+        told(restored)
+    }
+
+    /// How many of the first records fit into the cache, at most so many: what came beyond that
+    /// would push out what is hotter.
+    fn fitting(&self, hot: &HotRecords, records: &[SavedRecord], records_max: usize) -> usize {
+        let capacity_bytes = self.memory.cache.capacity_bytes();
+        let mut room = (capacity_bytes - capacity_bytes / FREE_SHARE)
+            .saturating_sub(self.memory.cache.charged_bytes());
+        let fits = |record: &&SavedRecord| {
+            let record_bytes = hot.tenant(record).map_or(0, |it| it.properties().recordsize);
+            let left = room.checked_sub(record_bytes);
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        records.iter().take(records_max).take_while(fits).count()
     }
 
     /// Brings neighbouring records back from the origin in one call, if their file is as it was.
@@ -331,9 +452,9 @@ impl Pool {
     async fn fetch_run_again(
         self: &Arc<Self>,
         hot: &HotRecords,
-        first: SavedRecord,
-        count: u64,
+        run: &[SavedRecord],
     ) -> Option<u64> {
+        let first = run.first()?;
         let path = hot.path_of(ObjectId(first.object), self.root())?;
         let found = self.resolve(&path).await.ok()?;
         let generation = self.objects.get(found.object).map(|object| object.version().generation);
@@ -353,7 +474,7 @@ impl Pool {
         if layout.generation != first.generation {
             return None;
         }
-        let end = layout.size.div_ceil(layout.record_bytes).min(first.number + count);
+        let end = layout.size.div_ceil(layout.record_bytes).min(first.number + run.len() as u64);
         if end <= first.number {
             return None;
         }
@@ -362,7 +483,13 @@ impl Pool {
         Some(back)
     }
 
-    fn restore_answer(&self, tenant: &Tenant, answer: &SavedAnswer, cleanly: bool) -> bool {
+    fn restore_answer(
+        &self,
+        tenant: &Tenant,
+        answer: &SavedAnswer,
+        cleanly: bool,
+        moment: &Moment,
+    ) -> bool {
         let is_certain = cleanly && tenant.properties().coherence == Coherence::Exclusive;
         let now = self.now();
         let object = ObjectId(answer.object);
@@ -372,6 +499,9 @@ impl Pool {
             let is_news = !self.memory.cache.contains(&key);
             if is_news {
                 self.keep(tenant, object, part, content, false);
+                if let Some(standing) = answer.standing {
+                    self.memory.cache.resume(&key, &standing.standing(), moment);
+                }
             }
             is_news
         };
@@ -409,8 +539,7 @@ impl Pool {
         if properties.primarycache != CacheLevel::All {
             return false;
         }
-        let object = ObjectId(saved.object);
-        let key = Key::record(self.number, object, saved.generation, saved.number);
+        let key = self.key_of(saved);
         if self.memory.cache.contains(&key) || !self.flash.level.holds(&key.on_flash()) {
             return false;
         }
@@ -488,6 +617,11 @@ fn save(content: &Content) -> Option<SavedContent> {
 }
 
 impl HotRecords {
+    /// The dataset of a record, if it is still there.
+    fn tenant(&self, record: &SavedRecord) -> Option<&Tenant> {
+        self.tenants.get(record.dataset as usize)?.as_ref()
+    }
+
     /// Where an object was, relative to the top.
     fn path_of(&self, object: ObjectId, root: ObjectId) -> Option<PathBuf> {
         let mut names = Vec::new();
@@ -516,24 +650,15 @@ fn places(answers: &[SavedAnswer]) -> HashMap<ObjectId, (ObjectId, OsString)> {
     answers.iter().filter_map(place).collect()
 }
 
-/// Neighbouring records together: the first of them, and how many there are.
-fn runs(records: &[SavedRecord]) -> Vec<(SavedRecord, u64)> {
+/// Neighbouring records together.
+fn runs(records: &[SavedRecord]) -> Vec<Vec<SavedRecord>> {
     let mut records = records.to_vec();
+    records.retain(|record| record.number >> 60 == 0);
     records.sort_unstable_by_key(|record| (record.object, record.generation, record.number));
-    let mut runs: Vec<(SavedRecord, u64)> = Vec::new();
-    for record in records {
-        match runs.last_mut() {
-            Some((first, count))
-                if (first.object, first.generation) == (record.object, record.generation)
-                    && first.number.checked_add(*count) == Some(record.number) =>
-            {
-                *count += 1;
-            }
-            _ if record.number >> 60 == 0 => runs.push((record, 1)),
-            _ => {}
-        }
-    }
-    runs
+    let is_next = |a: &SavedRecord, b: &SavedRecord| {
+        (a.object, a.generation, a.number + 1) == (b.object, b.generation, b.number)
+    };
+    records.chunk_by(is_next).map(<[SavedRecord]>::to_vec).collect()
 }
 
 fn read(bytes: &[u8]) -> Option<Snapshot> {
@@ -557,8 +682,16 @@ mod tests {
                 dataset: 0,
                 object: 7,
                 content: SavedContent::Link(b"target".to_vec()),
+                standing: None,
             }],
-            records: vec![SavedRecord { dataset: 0, object: 7, generation: 1, number: 3 }],
+            records: vec![SavedRecord {
+                dataset: 0,
+                object: 7,
+                generation: 1,
+                number: 3,
+                standing: SavedStanding { flags: FREQUENT | 2, age: 9 },
+            }],
+            learned: Learned::default(),
         };
         let body = postcard::to_stdvec(&snapshot).expect("it has a form");
         let bytes = [MAGIC.as_slice(), &xxh3_64(&body).to_le_bytes(), &body].concat();

@@ -204,9 +204,10 @@ fn people(status: &Status) -> String {
     if status.restored.answers + status.restored.records > 0 {
         let restored = status.restored;
         let text = format!(
-            "{} of the origin and {} of the mount before; {} left",
+            "{} of the origin, {} and {} of the mount before; {} left",
             things(restored.answers, "answer"),
             things(restored.records, "record"),
+            things(restored.ghosts, "ghost"),
             things(restored.records_left, "record")
         );
         lines.push(("restored", text));

@@ -55,11 +55,12 @@ struct State {
 }
 
 impl Keeper {
-    /// A memory with the ceiling that `setting` means at this moment.
+    /// A memory with the ceiling that `setting` means at this moment, whose keys are hashed by
+    /// `seed`.
     ///
     /// # Errors
     /// When the setting makes no sense here, or the system gives no eventfd.
-    pub fn new(sources: Sources, setting: Setting) -> Result<Arc<Keeper>, KeeperError> {
+    pub fn new(sources: Sources, setting: Setting, seed: u64) -> Result<Arc<Keeper>, KeeperError> {
         let reading = sources.read();
         let governor = Governor::new(setting.bounds(&reading.memory())?, &reading);
         let state = State {
@@ -71,7 +72,7 @@ impl Keeper {
             pressure_notes: Vec::new(),
             governor,
         };
-        let memory = Memory::new(state.governor.ceiling_bytes());
+        let memory = Memory::seeded(state.governor.ceiling_bytes(), seed);
         memory.set_ceiling_bytes_max(state.governor.bounds().most_bytes);
         let own = sources.clone();
         memory.set_resident(move || own.own_bytes());
@@ -365,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_setting_is_carried_out_told_and_refused() {
-        let keeper = Keeper::new(Sources::system(), setting(64 << 20)).expect("a keeper");
+        let keeper = Keeper::new(Sources::system(), setting(64 << 20), 1).expect("a keeper");
         let watch = keeper.start().expect("a thread");
         assert_eq!(keeper.memory().ceiling_bytes(), 64 << 20);
         let done = keeper.set(setting(32 << 20)).expect("a ceiling");
@@ -385,7 +386,7 @@ mod tests {
     fn a_floor_stays_until_another_is_given() {
         let floor = |mib: u64| Some(Size::Bytes(mib << 20));
         let first = Setting { arc_min: floor(16), ..setting(64 << 20) };
-        let keeper = Keeper::new(Sources::system(), first).expect("a keeper");
+        let keeper = Keeper::new(Sources::system(), first, 1).expect("a keeper");
         keeper.set(setting(48 << 20)).expect("a ceiling");
         assert_eq!(keeper.status().floor_bytes, 16 << 20);
         let refused = keeper.set(setting(12 << 20)).expect_err("it is below the floor");
@@ -404,7 +405,7 @@ mod tests {
         let told = |arc_max: &str, floor_gib: u64| {
             let arc_min = Some(Size::Bytes(floor_gib << 30));
             let setting = Setting { arc_max: arc_max.parse().expect("a ceiling"), arc_min };
-            let keeper = Keeper::new(Sources::below(root.path()), setting).expect("a keeper");
+            let keeper = Keeper::new(Sources::below(root.path()), setting, 1).expect("a keeper");
             let notes = keeper.notes();
             let in_status = keeper.status().notes;
             assert!(notes.iter().all(|note| in_status.contains(note)), "{in_status:?}");
@@ -421,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_ceiling_that_leaves_little_is_told() {
-        let keeper = Keeper::new(Sources::system(), setting(64 << 20)).expect("a keeper");
+        let keeper = Keeper::new(Sources::system(), setting(64 << 20), 1).expect("a keeper");
         assert_eq!(keeper.notes(), Vec::<String>::new());
         let all = Setting { arc_max: "100%".parse().expect("a ceiling"), arc_min: None };
         let notes = keeper.set(all).expect("a ceiling").notes;
@@ -445,7 +446,7 @@ mod tests {
         for (arc_max, with_200, with_1000) in [("auto", 150, 936), ("90%", 180, 900)] {
             limit(200);
             let setting = Setting { arc_max: arc_max.parse().expect("a ceiling"), arc_min: None };
-            let keeper = Keeper::new(Sources::below(root.path()), setting).expect("a keeper");
+            let keeper = Keeper::new(Sources::below(root.path()), setting, 1).expect("a keeper");
             let looks = || keeper.look(&keeper.sources.read(), false).expect("it looks again");
             assert_eq!(keeper.memory().ceiling_bytes(), with_200 << 20, "{arc_max}");
             for (mib, ceiling) in [(1000, with_1000), (200, with_200)] {
@@ -460,7 +461,7 @@ mod tests {
 
     #[test]
     fn auto_leaves_the_buffer() {
-        let keeper = Keeper::new(Sources::system(), Setting::default()).expect("a keeper");
+        let keeper = Keeper::new(Sources::system(), Setting::default(), 1).expect("a keeper");
         let status = keeper.status();
         assert_eq!(status.setting, "auto");
         assert!(status.bytes >= status.floor_bytes);

@@ -32,6 +32,7 @@ pub(crate) struct Machine {
     /// A file called `file` is found before it is known what the devices hold.
     looks_up_early: bool,
     read_only: bool,
+    pub(crate) hash_seed: u64,
 }
 
 /// A pool as one start of it.
@@ -54,6 +55,7 @@ impl Machine {
             renounced: Arc::default(),
             looks_up_early: false,
             read_only: false,
+            hash_seed: 1,
         }
     }
 
@@ -84,7 +86,7 @@ impl Machine {
             name: "pool".to_string(),
             origin: self.faulty.clone(),
             datasets,
-            memory: Memory::new(ceiling_bytes),
+            memory: Memory::seeded(ceiling_bytes, self.hash_seed),
             clock: Arc::new(simulation.clone()),
             spawn: Arc::new(simulation.clone()),
             read_only: self.read_only,
@@ -149,7 +151,7 @@ impl Start {
         bytes
     }
 
-    fn why(&self, name: &str) -> Why {
+    pub(crate) fn why(&self, name: &str) -> Why {
         self.simulation.run(self.pool.why(Path::new(name))).expect("it is there")
     }
 

@@ -15,4 +15,5 @@ mod promotion;
 mod reading;
 mod shares;
 mod slow_cache;
+mod warmth;
 mod writing;
