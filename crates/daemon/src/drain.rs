@@ -1,4 +1,6 @@
+use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
@@ -12,6 +14,10 @@ const PATHS_MAX: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Between two attempts.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How long the cache devices of a pool that ends may take nothing.
+const CACHES_PATIENCE: Duration = Duration::from_secs(3);
+/// Between two looks whether they do.
+const CACHES_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Begins to bring to the origin what it does not have yet, and says what that is.
 pub(crate) fn drain(pool: &Arc<Pool>) -> Undone {
@@ -55,4 +61,33 @@ pub(crate) fn drain_at_end(pool: &Arc<Pool>) {
         }
         std::thread::sleep(INTERVAL);
     }
+}
+
+/// Writes down on the cache devices, of a pool that nobody uses any more, what makes the next start
+/// warm. Not on those that do not answer: they are as after a crash then.
+pub(crate) fn stop_caches_at_end(pool: &Arc<Pool>) -> io::Result<()> {
+    let (done, is_done) = channel();
+    let own = pool.clone();
+    let written_bytes =
+        || -> u64 { pool.flash_statistics().rings.iter().map(|ring| ring.written_bytes).sum() };
+    std::thread::Builder::new().name("caches".into()).spawn(move || {
+        block_on(own.stop_caches());
+        // Nobody waits for it any more if that took too long.
+        let _ = done.send(());
+    })?;
+    let (mut written, mut since) = (written_bytes(), Instant::now());
+    while is_done.recv_timeout(CACHES_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+        let now = written_bytes();
+        if now != written {
+            (written, since) = (now, Instant::now());
+        } else if since.elapsed() >= CACHES_PATIENCE {
+            tracing::warn!(
+                "a cache device has taken nothing for {} s and is left as it is; what it holds is \
+                 found again as after a crash",
+                CACHES_PATIENCE.as_secs()
+            );
+            return Ok(());
+        }
+    }
+    Ok(())
 }

@@ -25,7 +25,7 @@ use crate::control_group::missing_groups;
 use crate::deadline::within;
 use crate::descriptor::{self, Announced};
 use crate::device_path::DevicePath;
-use crate::drain::drain_at_end;
+use crate::drain::{drain_at_end, stop_caches_at_end};
 use crate::early_stop::EarlyStop;
 use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
@@ -546,7 +546,9 @@ impl Running {
         drain_at_end(&self.pool);
         // What the cache holds is found again the next time.
         self.warmth.take().into_iter().for_each(WarmthThread::stop);
-        block_on(self.pool.stop_caches());
+        if let Err(error) = stop_caches_at_end(&self.pool) {
+            tracing::warn!(%error, "what RAM holds is not written to the cache devices");
+        }
         if let Err(error) = self.desk.stop(&self.pool) {
             tracing::error!(%error, "the log keeps what the origin does not have");
         }

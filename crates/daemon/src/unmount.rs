@@ -29,6 +29,16 @@ pub enum Unmounted {
         /// The pool.
         pool: String,
     },
+    /// The mount is gone, but the daemon has not ended in time: something that it writes to does
+    /// not answer.
+    Ending {
+        /// The pool.
+        pool: String,
+        /// The daemon's process id.
+        pid: u32,
+        /// Where it writes what it has to say, if it runs in the background.
+        log: Option<PathBuf>,
+    },
     /// The daemon was dead; the mount that it left is cleared away.
     DeadMountCleared {
         /// Where it was.
@@ -134,13 +144,14 @@ fn stop(
     lazy: bool,
     progress: Draining<'_>,
 ) -> Result<Unmounted, ControlError> {
-    let Descriptor { pool, pid, .. } = client.descriptor().clone();
+    let Descriptor { pool, pid, log, .. } = client.descriptor().clone();
     if !lazy {
         client.sync(progress)?;
     }
     match client.call(Request::Unmount { lazy })? {
         Response::Unmounted if has_ended(paths, &pool, pid, lazy) => Ok(Unmounted::Done { pool }),
-        Response::Unmounted => Ok(Unmounted::Detached { pool }),
+        Response::Unmounted if lazy => Ok(Unmounted::Detached { pool }),
+        Response::Unmounted => Ok(Unmounted::Ending { pool, pid, log }),
         _ => Err(ControlError::WrongAnswer { pool }),
     }
 }

@@ -105,6 +105,14 @@ pub(crate) fn unmount(paths: &Paths, text: &OsStr, lazy: bool) -> Result<()> {
         Unmounted::Detached { pool } => {
             format!("pool {pool} is detached; its daemon ends when the last file is closed\n")
         }
+        Unmounted::Ending { pool, pid, log } => {
+            let log = log.map_or(String::new(), |log| format!("; see {}", log.display()));
+            format!(
+                "pool {pool} is unmounted, but its daemon, process {pid}, has not ended yet: a \
+                 disk that it writes to does not answer. Until it has, the pool cannot be mounted \
+                 again{log}\n"
+            )
+        }
         Unmounted::DeadMountCleared { mountpoint } => format!(
             "the daemon of {} was dead; the mount that it left is cleared away\n",
             mountpoint.display()
