@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use warmfront_tests::{
-    Mapping, Mount, Program, Requirement, copy_tree, fill, origin_calls, random_bytes, require,
-    source_tree,
+    Mapping, Mount, Place, Program, Requirement, copy_tree, fill, origin_calls, random_bytes,
+    require, source_tree,
 };
 
 /// Time of validity in the tests of `ttl`: longer than a loaded machine needs for a few calls.
@@ -345,4 +345,42 @@ fn directories_that_took_the_place_of_others_at_the_origin() {
     let gone = fs::read(mount.join("second/file")).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NotFound);
     mount.unmount();
+}
+
+#[test]
+fn two_pools_before_the_same_files_are_told_of_each_other() {
+    require!(Requirement::Fuse);
+    let place = Place::new(&["slow/part", "other", "all", "some"]);
+    fs::write(place.join("slow/part/file"), "contents").expect("written");
+    let mount = |origin: &str, mountpoint: &str, words: &[&str]| {
+        let places = [place.path(origin), place.path(mountpoint)];
+        let program = place.warmfront.program(["mount", "--arc-max=64M"]).args(words);
+        let said = program.args(places).run().success();
+        let notes = said.lines().filter(|line| line.starts_with("note: "));
+        notes.collect::<Vec<&str>>().join("\n")
+    };
+    let unmount = |mountpoint: &str| place.warmfront.run(["unmount", &place.path(mountpoint)]);
+    let exclusive = ["-o", "coherence=exclusive"];
+    // The part comes last, then the whole does.
+    assert_eq!(mount("slow", "all", &exclusive), "");
+    let said = mount("slow/part", "some", &[]);
+    for words in ["pool `slow`", "in which this origin lies", "coherence=exclusive on slow"] {
+        assert!(said.contains(words), "{said}");
+    }
+    unmount("all");
+    let said = mount("slow", "all", &exclusive);
+    for words in ["pool `part`", "which lies in this origin", "nobody else writes"] {
+        assert!(said.contains(words), "{said}");
+    }
+    unmount("some");
+    // Who cannot write disturbs nobody; nor does who looks, or who is elsewhere.
+    assert_eq!(mount("slow/part", "some", &["--read-only"]), "");
+    unmount("some");
+    assert_eq!(mount("other", "some", &[]), "");
+    unmount("some");
+    unmount("all");
+    mount("slow", "all", &[]);
+    assert_eq!(mount("slow/part", "some", &[]), "");
+    unmount("some");
+    unmount("all");
 }

@@ -286,6 +286,14 @@ pub fn is_mounted(path: &Path) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == Some(text))
 }
 
+/// What is mounted below a directory.
+pub(crate) fn mounted_below(directory: &Path) -> Vec<PathBuf> {
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = String::from_utf8_lossy(&mounts);
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    places.map(PathBuf::from).filter(|place| place.starts_with(directory)).collect()
+}
+
 /// Detaches whatever is mounted at `path`, in use or not.
 pub(crate) fn detach(path: &Path) {
     let lazy: io::Result<()> =

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
+use crate::mount::{detach, mounted_below};
 use crate::{Finished, Warmfront, test_directory};
 
 /// A directory for one test, and the command with settings of its own.
@@ -34,5 +35,12 @@ impl Place {
     /// Runs the command in one of the directories.
     pub fn run_in(&self, directory: &str, words: &[&str]) -> Finished {
         self.warmfront.program(words).directory(self.join(directory)).run()
+    }
+}
+
+impl Drop for Place {
+    /// A test that has failed leaves its mounts.
+    fn drop(&mut self) {
+        mounted_below(self.base.path()).iter().for_each(|path| detach(path));
     }
 }

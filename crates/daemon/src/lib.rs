@@ -33,6 +33,7 @@ mod logging;
 mod logs;
 mod mount;
 mod mountinfo;
+mod neighbours;
 mod origin_id;
 mod origin_note;
 mod origin_place;

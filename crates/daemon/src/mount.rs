@@ -31,6 +31,7 @@ use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
 use crate::logs::{Desk, LogSettings, Tell, Waiting, unnamed, unnamed_marker, waits_for_missing};
 use crate::mountinfo::{mounted_at, mounts};
+use crate::neighbours::Newcomer;
 use crate::origin_note::OriginNote;
 use crate::origin_place::OriginPlace;
 use crate::paths::Paths;
@@ -331,6 +332,13 @@ impl Prepared {
         notes.extend(keeper.notes());
         notes.extend(missing_groups(&self.no_promote_cgroups));
         notes.extend(risks(service.pool.datasets()));
+        let newcomer = Newcomer {
+            pool: &descriptor.pool,
+            origin: &descriptor.origin,
+            read_only: self.read_only,
+            datasets: service.pool.datasets(),
+        };
+        notes.extend(newcomer.notes(&service.paths));
         notes.extend(found);
         notes.extend(replayed);
         let mounted = Mounted {
