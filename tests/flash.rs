@@ -90,7 +90,9 @@ fn a_restart_and_a_crash_stay_warm() {
     feed_all(&mount, &contents);
     let before = mount.counter("origin_reads");
     read_all(&mount, &contents);
-    assert_eq!(mount.counter("origin_reads"), before, "nothing is read from the slow disk twice");
+    // While the cache device is slower than the disk at this moment, it is not asked.
+    let again = mount.counter("origin_reads") - before;
+    assert!(again * 50 <= records, "{again} of {records} records from the slow disk again");
     for crashes in [false, true, true] {
         if crashes {
             // What is written down every few seconds at the latest lasts.
