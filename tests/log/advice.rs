@@ -137,6 +137,33 @@ fn each_advice_leads_to_the_end() {
     }
 }
 
+/// Something that can be no log lies where it was.
+#[test]
+fn a_log_in_whose_place_a_directory_is_can_be_given_up() {
+    require!(Requirement::Fuse);
+    let harmed = || {
+        let place = crashed();
+        fs::rename(place.join("log"), place.join("away")).expect("renamed");
+        fs::create_dir(place.join("log")).expect("made");
+        place
+    };
+    let what = "is no file or block device any more";
+    let place = harmed();
+    let (log, slow) = (place.path("log"), "data/slow");
+    try_mount(&place, slow, &["--log", &log]).fails_with(1, &[what, "--discard-log"]);
+    try_mount(&place, slow, &[]).fails_with(1, &[what, "may have held", "log discard"]);
+    let told = run(&place, &["log", "discard", &place.path(slow)]).success();
+    assert!(told.contains(what) && told.contains("is given up"), "{told}");
+    mounts(&place, slow, &[]);
+    let place = harmed();
+    mounts(&place, slow, &["--discard-log"]);
+    let place = harmed();
+    fs::remove_dir(place.join("log")).expect("it was there");
+    fs::rename(place.join("away"), place.join("log")).expect("renamed");
+    mounts(&place, slow, &["--log", &place.path("log")]);
+    assert_eq!(fs::read_to_string(place.join("data/slow/file")).expect("there"), "acknowledged");
+}
+
 /// A log that is whole and empty keeps nobody from what it was used for.
 #[test]
 fn an_empty_log_need_not_be_named() {

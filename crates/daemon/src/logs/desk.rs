@@ -14,6 +14,7 @@ use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
 use super::error::LogError;
 use super::find::of_same_origin;
+use super::inspect::lost;
 use super::marker::{Marker, digits, since};
 use super::patience::{answers, in_time};
 use super::progress::MountProgress;
@@ -181,7 +182,7 @@ impl Desk {
             return Err(LogError::OriginGone { path: marker.path, origin: marker.origin });
         }
         // What was in use and cannot be had, or is not named.
-        let lost = |what: &str| match held.clone().filter(|_| !is_named) {
+        let missed = |what: &str| match held.clone().filter(|_| !is_named) {
             Some(held) => LogError::Waiting(Box::new(self.waiting(&marker, held))),
             None => LogError::Lost {
                 path: marker.path.clone(),
@@ -190,7 +191,7 @@ impl Desk {
             },
         };
         let mut miss = |what: &str| match (&marker.in_use, settings.discard) {
-            (Some(_), false) => Err(lost(what)),
+            (Some(_), false) => Err(missed(what)),
             (Some(id), true) => {
                 let state = &mut *self.state.lock();
                 state.marker.give_up(id);
@@ -223,7 +224,11 @@ impl Desk {
         // The origin has had everything when its pool ended.
         let is_noted_empty =
             marker.in_use.is_none() && self.state.lock().is_noted && device.is_at(&marker.path);
-        let (path, file) = open_file(&DevicePath { size_bytes, ..device.clone() })?;
+        let opened = open_file(&DevicePath { size_bytes, ..device.clone() });
+        if let Some(what) = opened.as_ref().err().and_then(lost) {
+            miss(&what)?;
+        }
+        let (path, file) = opened?;
         let recovery = match self.recover(file.clone()) {
             Ok(recovery) => recovery,
             Err(error) => {

@@ -400,6 +400,9 @@ pub(super) fn lost(error: &LogError) -> Option<String> {
             OpenError::Damaged => "is damaged".to_string(),
             _ => return None,
         },
+        LogError::Open(DeviceOpenError::WrongKind { .. } | DeviceOpenError::Directory { .. }) => {
+            "is no file or block device any more".to_string()
+        }
         _ => return None,
     })
 }
