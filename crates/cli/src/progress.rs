@@ -23,7 +23,7 @@ impl Progress {
     pub(crate) fn show(&mut self, now: MountProgress) {
         match now {
             MountProgress::Formatting { done_bytes, all_bytes } => {
-                self.measured("filling the log with zeros", BYTES, done_bytes, all_bytes);
+                self.measured("filling the log", BYTES, done_bytes, all_bytes);
             }
             MountProgress::Reading { done, records } => {
                 self.measured("looking through the log", RECORDS, done, records);
