@@ -294,3 +294,79 @@ fn a_pool_that_is_not_mounted_is_given_only_what_it_can_use() {
     assert!(settings().contains("new:96M"), "{}", settings());
     unmount();
 }
+
+#[test]
+fn a_device_is_one_by_all_its_names_and_words_name_the_pool() {
+    require!(Requirement::Fuse, Requirement::Root, Requirement::Tool("losetup"));
+    let place = Place::new(&["slow", "fast", "slow/inner"]);
+    let (warmfront, path) = (&place.warmfront, |name: &str| place.path(name));
+    let create = ["pool", "create", "tank", "slow", "--cache", "one:64M"];
+    place.run_in("", &create).success();
+    let add =
+        |pool: &str, device: &str| warmfront.program(["pool", "add", pool, "cache", device]).run();
+    warmfront.run(["mount", "tank", &path("fast"), "--arc-max=64M"]);
+    warmfront.run(["create", "tank/inner"]);
+    fs::write(place.join("fast/inner/file"), "contents").expect("written");
+    fs::read(place.join("fast/inner/file")).expect("read");
+    // A dataset without records on flash has its row.
+    let told = warmfront.run(["status", "tank"]);
+    let flash = told.lines().skip_while(|line| !line.starts_with("FLASH")).skip(1);
+    let rows: Vec<&str> = flash.take_while(|line| !line.is_empty()).collect();
+    assert!(rows.iter().any(|row| row.starts_with("tank/inner ")), "{told}");
+    // Who names the mount point is told of the pool.
+    let said = add(&path("fast"), &path("two:64M")).success();
+    assert!(said.contains("is a cache device of pool tank;"), "{said}");
+    let said = warmfront.run(["pool", "remove", &path("fast"), "cache", &path("two")]);
+    assert!(said.contains("is no cache device of pool tank any more"), "{said}");
+    warmfront.run(["unmount", "tank"]);
+    // All names lead to the one device.
+    fs::hard_link(place.join("one"), place.join("hard")).expect("a link");
+    std::os::unix::fs::symlink(place.join("one"), place.join("soft")).expect("a link");
+    let shown = Loop::over(&path("one"));
+    for name in [path("hard"), path("soft"), shown.0.clone()] {
+        add("tank", &name).fails_with(1, &["is a cache device of the pool already"]);
+    }
+    drop(shown);
+    let settings = fs::read_to_string(warmfront.config_directory().join("tank.toml"));
+    assert!(settings.expect("settings").contains("/one:64M\"]"), "nothing was added");
+    // A short file is told as what it is, and stays so.
+    fs::write(place.join("nine"), "123456789").expect("written");
+    add("tank", &path("nine")).fails_with(1, &["a file of 9", "is too small", "nine:SIZE"]);
+    add("tank", &path("nine:64M")).fails_with(1, &["data of another program"]);
+    assert_eq!(fs::read(place.join("nine")).expect("it is there"), b"123456789");
+}
+
+#[test]
+fn a_refused_mount_leaves_nothing_noted() {
+    require!(Requirement::Fuse);
+    let place = Place::new(&["slow", "fast", "other"]);
+    let (warmfront, path) = (&place.warmfront, |name: &str| place.path(name));
+    let state = warmfront.config_directory().join("state");
+    let noted = || -> Vec<String> {
+        let files = fs::read_dir(&state).map_or(Vec::new(), |files| files.flatten().collect());
+        let mut names: Vec<String> =
+            files.iter().map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    fs::write(place.join("nine"), "123456789").expect("written");
+    fs::write(place.join("foreign"), random_bytes(1, 32 << 20)).expect("written");
+    let mount = |origin: &str, words: &[&str]| {
+        let program = warmfront.program(["mount", "--arc-max=64M", &path(origin), &path("fast")]);
+        program.args(words).run()
+    };
+    let refused = |origin: &str| {
+        for (role, file) in [("--cache", "nine"), ("--cache", "foreign"), ("--log", "foreign")] {
+            mount(origin, &[role, &path(file)]).fails_with(1, &[file]);
+        }
+    };
+    refused("slow");
+    assert_eq!(noted(), Vec::<String>::new());
+    // What was noted before stays.
+    mount("other", &["--cache", &path("cache:64M")]).success();
+    warmfront.run(["unmount", &path("fast")]);
+    let before = noted();
+    assert!(before.len() > 3, "{before:?}");
+    refused("other");
+    assert!(before.iter().all(|name| noted().contains(name)), "{before:?}, now {:?}", noted());
+}

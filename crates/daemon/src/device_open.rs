@@ -27,6 +27,20 @@ pub enum DeviceOpenError {
         /// The path.
         path: PathBuf,
     },
+    /// The file is no device yet, or something else.
+    #[error(
+        "{role} device {}: a file of {} is too small: it needs {}; give a size to have it made \
+         longer, as {}:SIZE, unless it is something else", path.display(), ExactSize(*size_bytes),
+        ExactSize(role.size_bytes_min()), path.display()
+    )]
+    TooShort {
+        /// What the device is for.
+        role: DeviceRole,
+        /// The path.
+        path: PathBuf,
+        /// How long it is.
+        size_bytes: u64,
+    },
     /// There is no directory to make it in.
     #[error(
         "{role} device {}: there is no directory {}; make it first, or choose another place",
@@ -351,9 +365,14 @@ impl DevicePath {
             }
         })?;
         let size_bytes = device.info().size_bytes;
+        let is_cache = role == DeviceRole::Cache && !options.looks_only;
+        let length = before.unwrap_or(size_bytes);
         match options.size_bytes {
             Some(wanted_bytes) if size_bytes < wanted_bytes && is_block(&path) => {
                 Err(DeviceOpenError::Shorter { role, path, size_bytes, wanted_bytes })
+            }
+            None if is_cache && length < role.size_bytes_min() && path.is_file() => {
+                Err(DeviceOpenError::TooShort { role, path, size_bytes: length })
             }
             _ => Ok(device),
         }

@@ -1,7 +1,7 @@
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use warmfront::{ExactSize, SizeError, parse_size};
 
 use crate::deadline::within;
+use crate::device_user::block_device_says;
 use crate::wire_path;
 
 /// What is wiped at the start and at the end of a device that is removed: its superblocks, and what
@@ -130,9 +131,10 @@ impl DevicePath {
         DevicePath { path, ..self }
     }
 
-    /// Whether it is the device at `path`.
+    /// Whether it is the device at `path`, by whatever name: a file may have several, and a loop
+    /// device may stand for it.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        is_same(&self.path, path)
+        is_same(&self.path, path) || Storage::at(&self.path).is_some_and(|it| it.is_at(path))
     }
 
     /// Overwrites its start and its end, so that nobody takes it for one that is in use.
@@ -162,6 +164,39 @@ pub(crate) const LOOK_MAX: Duration = Duration::from_secs(2);
 pub(crate) fn exists(path: &Path) -> bool {
     let path = path.to_owned();
     within(LOOK_MAX, move || path.exists()).unwrap_or(false)
+}
+
+/// What a device keeps its bytes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Storage {
+    /// A file, by file system and inode.
+    File(u64, u64),
+    /// A block device, by number.
+    Block(u64),
+}
+
+impl Storage {
+    fn at(path: &Path) -> Option<Storage> {
+        let path = path.to_owned();
+        within(LOOK_MAX, move || Storage::look(&path)).flatten()
+    }
+
+    fn is_at(self, path: &Path) -> bool {
+        Storage::at(path) == Some(self)
+    }
+
+    fn look(path: &Path) -> Option<Storage> {
+        let found = fs::metadata(path).ok()?;
+        if !found.file_type().is_block_device() {
+            return Some(Storage::File(found.dev(), found.ino()));
+        }
+        let behind = block_device_says(path, "loop/backing_file");
+        let behind = behind.and_then(|file| fs::metadata(file).ok()).filter(fs::Metadata::is_file);
+        Some(match behind {
+            Some(file) => Storage::File(file.dev(), file.ino()),
+            None => Storage::Block(found.rdev()),
+        })
+    }
 }
 
 /// Whether two paths lead to the same.

@@ -79,7 +79,7 @@ pub use paths::{POOL_NAME_BYTES_MAX, Paths, PathsError};
 pub use pool_file::{NewPool, PoolFile, PoolFileError, Settings};
 pub use pools::{
     Destroyed, PoolRow, Pools, add_cache, add_log, create_pool, destroy_pool, list_pools,
-    remove_cache, remove_log,
+    pool_name, remove_cache, remove_log,
 };
 pub use probe::{PROBE_ARGUMENT, probe_device};
 pub use request::{MountError, MountRequest, MountSource, Mounted};

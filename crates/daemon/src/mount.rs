@@ -41,7 +41,7 @@ use crate::request::{ANSWER_MAX, MountError, MountRequest, MountSource, Mounted}
 use crate::risks::risks;
 use crate::server::Server;
 use crate::service::Service;
-use crate::warmth::{SnapshotFiles, Warmth, WarmthThread};
+use crate::warmth::{NewState, SnapshotFiles, Warmth, WarmthThread};
 
 /// Threads on which prefetching and priming go on. Each waits for one call to the origin.
 const SPAWN_THREADS: usize = 16;
@@ -232,6 +232,8 @@ impl Prepared {
             SnapshotFiles::distrust_all(states, &note, own)
                 .map_err(system("note that the origin may change"))?;
         }
+        // Until the mount is there.
+        let new_state = NewState::of(&known_as.state_path);
         snapshots.begin(&note);
         let early_stop = EarlyStop::watch().map_err(system("watch signals"))?;
         let (desk, intent_log, replayed) = self.intent_log(&*origin, tell)?;
@@ -255,7 +257,6 @@ impl Prepared {
             error => MountError::Origin { path: self.places.origin.clone(), error },
         })?;
         let shelf = Arc::new(shelf);
-        // Until the mount is there.
         let new_files = NewFiles::of(&shelf);
         let found = shelf.fill(&pool, &self.caches, self.strict_caches)?;
         drop(early_stop);
@@ -356,6 +357,7 @@ impl Prepared {
         let cache_watch =
             shelf.watch(&pool).map_err(system("start a thread that looks at cache devices"))?;
         new_files.keep();
+        new_state.keep();
         Ok(Running {
             pool,
             desk,

@@ -160,6 +160,11 @@ pub fn destroy_pool(paths: &Paths, name: &str, force: bool) -> Result<Destroyed,
     })
 }
 
+/// The name of a pool that is named by itself or by its mount point.
+pub fn pool_name(paths: &Paths, pool: &str) -> String {
+    mounted(paths, pool).map_or_else(|| pool.to_string(), |found| found.pool)
+}
+
 /// Gives a pool a cache device: at once if it is mounted, and for good if it has a settings file.
 /// Says how long it lasts, and what was found on a device that is in use now.
 ///

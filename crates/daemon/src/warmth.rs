@@ -130,6 +130,36 @@ impl SnapshotFiles {
     }
 }
 
+/// What a mount notes of a pool of which nothing was noted before; removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct NewState(Vec<PathBuf>);
+
+impl NewState {
+    /// That of a pool whose state lies at `path`.
+    pub fn of(path: &Path) -> NewState {
+        let SnapshotFiles { note, mark, .. } = SnapshotFiles::new(path);
+        let mut files = vec![path.to_owned(), note, mark];
+        files.retain(|file| !file.exists());
+        NewState(files)
+    }
+
+    /// It stays: the mount is there.
+    pub fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for NewState {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            if let Err(error) = crate::paths::remove_file(path) {
+                let path = path.display();
+                tracing::warn!(%path, %error, "what a refused mount has noted is not removed");
+            }
+        }
+    }
+}
+
 /// Brings back what an earlier start has written down, and writes it down for the next.
 pub(crate) struct Warmth {
     pool: Arc<Pool>,

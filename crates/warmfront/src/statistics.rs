@@ -75,7 +75,9 @@ impl Pool {
         for dataset in self.datasets.list() {
             let bytes = unowned.remove(&self.flash.numbers.of(dataset.name()));
             let reserve = self.reserve_on_flash_of(&dataset);
-            if bytes.is_none() && reserve.is_none() {
+            let is_shown =
+                self.flash.is_in_use() && statistics.datasets.contains_key(dataset.name());
+            if bytes.is_none() && reserve.is_none() && !is_shown {
                 continue;
             }
             let counters = statistics.datasets.entry(dataset.name().to_string()).or_default();

@@ -74,6 +74,7 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
         PoolCommand::Iostat(arguments) => arcstat::iostat(paths, &arguments)?,
         PoolCommand::Status { form, pool } => show(paths, form, pool.as_deref())?,
         PoolCommand::Add { force, pool, role: DeviceRole::Cache, device } => {
+            let pool = daemon::pool_name(paths, &pool);
             let device = devices(&[device])?.remove(0);
             let (changed, found) = daemon::add_cache(paths, &pool, device.clone(), force)?;
             let found = found.map_or(String::new(), |found| format!("; {found}"));
@@ -81,6 +82,7 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
             print(&format!("{device} is a cache device of pool {pool}{found}\n{lasts}"));
         }
         PoolCommand::Add { force, pool, role: DeviceRole::Log, device } => {
+            let pool = daemon::pool_name(paths, &pool);
             let device = log_device(&device)?;
             let mut progress = Progress::default();
             let added = daemon::add_log(paths, &pool, device.clone(), force, &mut |now| {
@@ -93,12 +95,14 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
             print(&format!("{device} is the log device of pool {pool}\n{notes}{lasts}"));
         }
         PoolCommand::Remove { pool, role: DeviceRole::Log, path } => {
+            let pool = daemon::pool_name(paths, &pool);
             let changed = daemon::remove_log(paths, &pool, &path)?;
             let path = path.display();
             let lasts = lasts(&changed);
             print(&format!("{path} is not the log device of pool {pool} any more\n{lasts}"));
         }
         PoolCommand::Remove { pool, role: DeviceRole::Cache, path } => {
+            let pool = daemon::pool_name(paths, &pool);
             let (changed, told) = daemon::remove_cache(paths, &pool, &path)?;
             let told = told.map_or(String::new(), |told| format!("; {told}"));
             let path = path.display();

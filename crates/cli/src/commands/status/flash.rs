@@ -66,7 +66,7 @@ pub(super) fn flash(status: &Status) -> String {
     text
 }
 
-/// What flash has of each dataset, and what is reserved there; nothing where there is none.
+/// What flash has of each dataset, and what is reserved there; nothing where there is no device.
 pub(super) fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
     let heads = ["FLASH", ">SIZE", ">RESERVE", ">FED", ">NOT FED", ">HITS", ">MISSES"];
     let mut table = Table::new(&heads);
