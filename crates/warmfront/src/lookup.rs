@@ -136,21 +136,22 @@ impl Pool {
             return None;
         }
         let attributes_of = place.tenant.clone().read_by(tenant.reader);
-        let attributes = self.kept(&attributes_of, id, Part::Attributes)?;
-        let Content::Attributes(version) = &attributes.content else {
-            return None;
+        let known = || {
+            let version = self.kept_version(&attributes_of, id)?;
+            let attributes = version.attributes;
+            version.is_trusted(coherence, now).then(|| {
+                self.origin.remember(directory.id, name, &Entry { object: id, attributes });
+                (place, version)
+            })
         };
-        let version = **version;
+        let (object, _) = self.use_object(id, known)?;
+        let version = object.version();
+        object.used_by(tenant.reader);
         if !version.is_trusted(coherence, now) {
+            // Somebody else has just brought it into use.
+            self.release(id, 1);
             return None;
         }
-        self.origin.remember(
-            directory.id,
-            name,
-            &Entry { object: id, attributes: version.attributes },
-        );
-        let (object, _) = self.use_object(id, place, version);
-        object.used_by(tenant.reader);
         Some(Some(self.found(&object, &version, kept.checked_at)))
     }
 
@@ -199,22 +200,27 @@ impl Pool {
         let record_bytes = place.tenant.properties().recordsize;
         // What was known before the last use ended has the generation of the cached records.
         let tenant = place.tenant.clone().read_by(reader);
-        let kept = self.kept(&tenant, entry.object, Part::Attributes);
-        let known = match kept.as_deref().map(|kept| &kept.content) {
-            Some(Content::Attributes(version)) => **version,
-            _ if self.objects.get(entry.object).is_some() => {
+        let known = match self.kept_version(&tenant, entry.object) {
+            Some(version) => version,
+            None if self.objects.get(entry.object).is_some() => {
                 Version::new(entry.attributes, record_bytes, now)
             }
-            _ => self.version_found(entry.object, entry.attributes, record_bytes).await,
+            None => self.version_found(entry.object, entry.attributes, record_bytes).await,
         };
-        let (object, made) = self.use_object(entry.object, place.clone(), known);
+        // Meanwhile it may have been in use, and changed.
+        let known_last = || {
+            let known = self.kept_version(&tenant, entry.object).unwrap_or(known);
+            Some((place.clone(), known))
+        };
+        let (object, made) = self.use_object(entry.object, known_last).expect("it can be made");
         object.used_by(reader);
         object.set_nameless(place.parent.is_none());
         if !made {
+            self.origin.forget(entry.object, 1);
             self.found_elsewhere(&object, &place);
         }
         object.set_place(place);
-        if made || object.attributes().validator() == entry.attributes.validator() {
+        if object.attributes().validator() == entry.attributes.validator() {
             self.observe(&object, entry.attributes);
         } else {
             // The answer may be older than a change of ours; ask again in turn.

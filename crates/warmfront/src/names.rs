@@ -5,7 +5,7 @@ use std::sync::Arc;
 use storage::{Entry, Kind, Node, NodeKind, ObjectId, RenameFlags};
 use zil::{Identity, Name, Record};
 
-use crate::answer::{Content, Metadata};
+use crate::answer::Content;
 use crate::error::{EngineError, Result};
 use crate::intent::{MadeKind, place};
 use crate::key::Part;
@@ -329,10 +329,7 @@ impl Pool {
         };
         let known = |object| match self.objects.get(object) {
             Some(object) => Some(object.version()),
-            None => match self.kept(&tenant, object, Part::Attributes).as_deref() {
-                Some(Metadata { content: Content::Attributes(version), .. }) => Some(**version),
-                _ => None,
-            },
+            None => self.kept_version(&tenant, object),
         };
         let (object, version) = match kept_object.and_then(|object| Some((object, known(object)?)))
         {

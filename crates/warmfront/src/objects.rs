@@ -3,6 +3,7 @@ use std::sync::atomic::Ordering;
 
 use hashbrown::DefaultHashBuilder;
 use indexmap::IndexMap;
+use indexmap::map::Entry;
 use parking_lot::{Mutex, RwLock};
 use storage::ObjectId;
 
@@ -60,23 +61,25 @@ impl Objects {
     }
 
     /// The object with one more use; made by `make` if it is not in use. Returns whether it was
-    /// made.
+    /// made; `None` when it was not in use and could not be made.
+    ///
+    /// While it is made nobody else makes it, and nobody has just seen it [go](Objects::release):
+    /// what `make` finds kept of it is what was known last.
     pub(crate) fn get_or_make(
         &self,
         id: ObjectId,
-        make: impl FnOnce() -> Object,
-    ) -> (Arc<Object>, bool) {
+        make: impl FnOnce() -> Option<Object>,
+    ) -> Option<(Arc<Object>, bool)> {
         let mut shard = self.shard(id).write();
-        let mut made = false;
-        let object = shard.objects.entry(id.0).or_insert_with(|| {
-            made = true;
-            self.reuse(make())
-        });
+        let (object, made) = match shard.objects.entry(id.0) {
+            Entry::Occupied(entry) => (entry.into_mut(), false),
+            Entry::Vacant(entry) => (entry.insert(self.reuse(make()?)), true),
+        };
         object.uses.fetch_add(1, Ordering::Relaxed);
         if !made {
             object.touch();
         }
-        (object.clone(), made)
+        Some((object.clone(), made))
     }
 
     /// Does something while the object is not in use, and does not come into use; `None` if it is.
@@ -86,8 +89,13 @@ impl Objects {
     }
 
     /// Takes `count` uses away. Returns the object when that was the last one; it is then out of
-    /// the table.
-    pub(crate) fn release(&self, id: ObjectId, count: u64) -> Option<Arc<Object>> {
+    /// the table, and `keep` has kept what is known of it before anybody could see that.
+    pub(crate) fn release(
+        &self,
+        id: ObjectId,
+        count: u64,
+        keep: impl FnOnce(&Object),
+    ) -> Option<Arc<Object>> {
         let mut shard = self.shard(id).write();
         let object = shard.objects.get(&id.0)?;
         let uses = object.uses.load(Ordering::Relaxed);
@@ -97,9 +105,10 @@ impl Objects {
         if left > 0 {
             return None;
         }
-        let object = shard.objects.swap_remove(&id.0);
+        let object = shard.objects.swap_remove(&id.0)?;
+        keep(&object);
         shard.shrink();
-        object
+        Some(object)
     }
 
     fn reuse(&self, object: Object) -> Arc<Object> {

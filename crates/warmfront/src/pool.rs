@@ -181,7 +181,7 @@ impl Pool {
         let place = pool.place_in(None, pool.datasets.root());
         let record_bytes = place.tenant.properties().recordsize;
         let version = Version::new(entry.attributes, record_bytes, pool.now());
-        pool.objects.get_or_make(entry.object, || Object::new(entry.object, place, version));
+        pool.objects.get_or_make(entry.object, || Some(Object::new(entry.object, place, version)));
         let pool = Arc::new(pool);
         pool.memory.join(&pool);
         Ok(pool)
@@ -411,43 +411,40 @@ impl Pool {
     }
 
     /// The object with one more use, and whether it was not in use before; then it starts with
-    /// `place` and `version`.
+    /// what `known` says, or is not made if that is nothing.
     ///
-    /// The caller brings a reference that the origin has counted. One is kept for each object in
-    /// use, any further one is given back.
+    /// One reference that the origin has counted is kept for each object in use: `known` brings it,
+    /// or the caller, who then gives it back for an object that was in use before.
     pub(crate) fn use_object(
         &self,
         id: ObjectId,
-        place: Place,
-        version: Version,
-    ) -> (Arc<Object>, bool) {
-        let (object, made) = self.objects.get_or_make(id, || Object::new(id, place, version));
+        known: impl FnOnce() -> Option<(Place, Version)>,
+    ) -> Option<(Arc<Object>, bool)> {
+        let make = || known().map(|(place, version)| Object::new(id, place, version));
+        let (object, made) = self.objects.get_or_make(id, make)?;
         if made {
             self.memory.remember(object.charged_bytes);
             if self.memory.is_crowded() && self.invalidation().is_some() {
                 self.memory.settle(&*self.spawn, &self.clock);
             }
-        } else {
-            self.origin.forget(id, 1);
         }
-        (object, made)
+        Some((object, made))
     }
 
     /// Takes uses away; the last one moves what is known into the ARC.
     pub(crate) fn release(&self, id: ObjectId, count: u64) {
-        let Some(object) = self.objects.release(id, count) else {
-            return;
+        let keep = |object: &Object| {
+            let (place, version) = (object.place(), object.version());
+            if version.attributes.links > 0 && place.parent.is_some() {
+                let tenant = place.tenant.clone().read_by(object.reader());
+                let content = Content::Attributes(Box::new(version));
+                self.keep(&tenant, id, Part::Attributes, content, true);
+            } else {
+                self.drop_kept(id, Part::Attributes);
+            }
         };
-        let place = object.place();
-        let version = object.version();
-        if version.attributes.links > 0 && place.parent.is_some() {
-            let tenant = place.tenant.clone().read_by(object.reader());
-            self.keep(&tenant, id, Part::Attributes, Content::Attributes(Box::new(version)), true);
-        } else {
-            self.drop_kept(id, Part::Attributes);
-        }
+        let Some(object) = self.objects.release(id, count, keep) else { return };
         let bytes = object.charged_bytes;
-        drop(place);
         self.objects.recycle(object);
         self.origin.forget(id, 1);
         if self.memory.forget(bytes) {
@@ -481,6 +478,7 @@ impl Pool {
     ) {
         if tenant.properties().primarycache == CacheLevel::None {
             tenant.counters.add(Counter::UncachedPrimarycache, 1);
+            self.drop_kept(object, part);
             return;
         }
         let now = self.now();
@@ -499,6 +497,8 @@ impl Pool {
         self.memory.changed();
         if outcome.is_err() {
             tenant.counters.add(Counter::UncachedMetadata, 1);
+            // What is kept from before is true no longer.
+            self.memory.cache.remove(&key);
         }
     }
 
@@ -513,6 +513,14 @@ impl Pool {
         match self.memory.lookup(&key, tenant.user(), self.now())? {
             Cached::Metadata(metadata) => Some(metadata),
             Cached::Data(_) => None,
+        }
+    }
+
+    /// What the ARC has of the version of an object that is not in use, however old.
+    pub(crate) fn kept_version(&self, tenant: &Tenant, object: ObjectId) -> Option<Version> {
+        match &self.kept(tenant, object, Part::Attributes)?.content {
+            Content::Attributes(version) => Some(**version),
+            _ => None,
         }
     }
 
