@@ -155,3 +155,51 @@ fn open_directories_share_a_listing() {
     drop(kept_open);
     mount.unmount();
 }
+
+/// Each version of a large directory that somebody is reading takes a listing. Who begins to read
+/// one more than there is room for waits, and is refused after a while; one that has been read to
+/// its end takes nothing.
+#[test]
+fn listings_of_many_versions_are_bounded() {
+    require!(Requirement::Fuse);
+    const CEILING_BYTES: u64 = 48 * MIB;
+    let mut mount = Mount::builder().argument("--arc-max=48M").start();
+    make_files(&mount.origin().join("many"), 100_000);
+    let mut version = 0;
+    let mut begin = || {
+        version += 1;
+        fs::write(mount.join(format!("many/new-{version}")), "").expect("it is made");
+        let mut handle = fs::read_dir(mount.join("many")).expect("it opens");
+        handle.next().expect("a name").map(|_| handle)
+    };
+    let mut handles = Vec::new();
+    let most = most_resident(mount.daemon_id(), || {
+        let refused = loop {
+            match begin() {
+                Ok(handle) => handles.push(handle),
+                Err(refused) => break refused,
+            }
+            assert!(handles.len() < 32, "nobody is refused");
+        };
+        assert_eq!(refused.kind(), std::io::ErrorKind::OutOfMemory);
+        // Who is waited for makes room.
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(&mut begin);
+            assert_eq!(handles.remove(0).count(), 100_000, "the names of its version, but for one");
+            handles.push(waiting.join().expect("no panic").expect("there is room again"));
+        });
+        // All have been read, and are still open.
+        for handle in &mut handles {
+            assert!(handle.count() >= 100_000);
+        }
+        for _ in 0..8 {
+            let mut handle = begin().expect("there is room");
+            assert!(handle.by_ref().count() >= 100_000);
+            handles.push(handle);
+        }
+    });
+    println!("{} MiB were resident", most >> 20);
+    assert!(most <= CEILING_BYTES + PROCESS_BYTES_MAX, "{most} bytes were resident");
+    drop(handles);
+    mount.unmount();
+}

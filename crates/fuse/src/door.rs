@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -101,6 +101,8 @@ struct Directory {
     open: Arc<OpenDirectory>,
     /// It has been read from the start, so that another read from the start is a rewind.
     begun: AtomicBool,
+    /// How many names it has, once all have been read.
+    end: AtomicUsize,
 }
 
 impl Door {
@@ -482,7 +484,8 @@ impl Filesystem for Door {
     fn opendir(&self, call: &Call, _: &OpenIn) -> Result<Opened> {
         let opening = self.pool.open_directory_for(self.reader(call), self.object(call.node));
         let open = self.wait(call, opening)?;
-        let directory = Directory { open, begun: AtomicBool::new(false) };
+        let (begun, end) = (AtomicBool::new(false), AtomicUsize::new(usize::MAX));
+        let directory = Directory { open, begun, end };
         let handle = self.directories.open(Arc::new(directory));
         Ok(Opened { handle, flags: OpenFlags::empty() })
     }
@@ -560,8 +563,8 @@ impl Directory {
     ) -> Result<()> {
         if offset == 0 && self.begun.swap(true, Ordering::Relaxed) {
             wait(self.open.rewind())?;
+            self.end.store(usize::MAX, Ordering::Relaxed);
         }
-        let listing = wait(self.open.entries())?;
         let directory = convert::listing_type(Some(storage::Kind::Directory));
         let dots = [(".", self.open.object()), ("..", self.open.parent())];
         for (index, (name, object)) in dots.iter().enumerate().skip(offset as usize) {
@@ -571,6 +574,15 @@ impl Directory {
             }
         }
         let first = usize::try_from(offset.saturating_sub(DOTS)).unwrap_or(usize::MAX);
+        if first >= self.end.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let listing = wait(self.open.entries())?;
+        if first >= listing.len() {
+            self.end.store(listing.len(), Ordering::Relaxed);
+            self.open.let_go();
+            return Ok(());
+        }
         for (index, entry) in listing.iter().enumerate().skip(first) {
             let name = Name {
                 name: &entry.name,

@@ -13,6 +13,10 @@ pub(crate) fn errno(error: EngineError) -> Errno {
         EngineError::Origin(OriginError::Unsupported { .. }) => Errno::OPNOTSUPP,
         EngineError::ReadOnly => Errno::ROFS,
         EngineError::OutOfMemory(_) => Errno::NOMEM,
+        EngineError::ListingsFull { .. } => {
+            tracing::warn!(%error, "answered with ENOMEM");
+            Errno::NOMEM
+        }
         EngineError::Interrupted => Errno::INTR,
         EngineError::BadPath(_) => Errno::INVAL,
         // Unreachable, and whatever is added later: never anything that looks like a missing name.

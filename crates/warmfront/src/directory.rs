@@ -21,7 +21,7 @@ use crate::reader::Reader;
 /// Look-ups that go on side by side when a directory is read with the attributes of its entries.
 const LOOKUPS_AHEAD: usize = 32;
 
-/// An open directory: the names it had when it was opened or rewound.
+/// An open directory: the names it had when they were asked for, or when it was rewound.
 pub struct OpenDirectory {
     pool: Arc<Pool>,
     object: Arc<Object>,
@@ -75,6 +75,9 @@ impl Pool {
             tenant.hit(Counter::DemandMetadataHits, 1);
             return Ok(held);
         }
+        // Before the names are locked, so that who waits holds up nobody who changes them.
+        let directory_bytes = object.attributes().size;
+        let _room = self.memory.room_for_listing(&*self.clock, directory_bytes).await?;
         if tenant.properties().primarycache != CacheLevel::None
             && let Some(kept) = self.kept(&tenant, object.id, Part::Listing)
             && let Content::Listing { generation: known, listing } = &kept.content
@@ -114,10 +117,12 @@ impl OpenDirectory {
         self.object.place().parent.as_ref().map_or(self.object.id, |(parent, _)| *parent)
     }
 
-    /// The names, in an order that stays the same until [`rewind`](OpenDirectory::rewind).
+    /// The names, in an order that stays the same until [`rewind`](OpenDirectory::rewind) or
+    /// [`let_go`](OpenDirectory::let_go).
     ///
     /// # Errors
-    /// When the names are not cached and the origin cannot tell them.
+    /// When the names are not cached and the origin cannot tell them, or when there is no room for
+    /// them because too many others are being read.
     pub async fn entries(&self) -> Result<Arc<Listing>> {
         Ok(self.held().await?.names().clone())
     }
@@ -130,6 +135,12 @@ impl OpenDirectory {
         Ok(self.listing.lock().get_or_insert(held).clone())
     }
 
+    /// Lets go of the names, once all have been read.
+    pub fn let_go(&self) {
+        *self.listing.lock() = None;
+        *self.ahead.lock() = 0..0;
+    }
+
     /// Looks at the directory anew.
     ///
     /// # Errors
@@ -140,8 +151,7 @@ impl OpenDirectory {
         if coherence == Coherence::Open || !self.object.version().is_trusted(coherence, now) {
             self.pool.check(&self.object, None).await?;
         }
-        *self.listing.lock() = None;
-        *self.ahead.lock() = 0..0;
+        self.let_go();
         Ok(())
     }
 

@@ -21,6 +21,15 @@ pub enum EngineError {
     /// There is no memory for what was to be read.
     #[error(transparent)]
     OutOfMemory(#[from] arc::OutOfMemory),
+    /// The listings that are being read take their part of the ceiling.
+    #[error(
+        "the directories that are being read hold {held_bytes} bytes of names, all that the ceiling \
+         has for them; let them be read to their end or closed, or raise the ceiling (set-arc-max)"
+    )]
+    ListingsFull {
+        /// Bytes that they take.
+        held_bytes: u64,
+    },
     /// The datasets ask for something that cannot be.
     #[error(transparent)]
     Dataset(#[from] DatasetError),

@@ -14,6 +14,7 @@ use crate::datasets;
 use crate::feeder::Feeder;
 use crate::heap;
 use crate::key::Key;
+use crate::listings::ReadListings;
 use crate::remembered::Remembered;
 use crate::share::{self, ShareError, Sharer};
 use crate::shares::{Reserves, ShareInForce, Shares};
@@ -70,6 +71,7 @@ pub struct Memory {
     pub(crate) remembered: Remembered,
     /// What these and others take of the general allocator.
     pub(crate) small_blocks: SmallBlocks,
+    pub(crate) read_listings: ReadListings,
     /// Feeds the cache devices of all pools.
     pub(crate) feeder: Arc<Feeder>,
     next_pool: AtomicU32,
@@ -116,6 +118,7 @@ impl Memory {
             passage: OnceLock::new(),
             remembered: Remembered::default(),
             small_blocks: SmallBlocks::default(),
+            read_listings: ReadListings::default(),
             feeder: Arc::default(),
             next_pool: AtomicU32::new(0),
         })
