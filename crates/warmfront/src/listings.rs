@@ -20,8 +20,9 @@ const READ_SHARE: u64 = 2;
 const SIDE_BY_SIDE_SHARE: u64 = 2;
 /// A directory is small whose own size is below this.
 const SMALL_DIRECTORY_BYTES: u64 = 64 << 10;
-/// How long who opens a directory waits for room.
-const ROOM_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long who opens a directory waits for room. The kernel may hold up others meanwhile: one who
+/// wants to change names of it waits for this one, and all who read on in it wait for that one.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How often it is looked for.
 const ROOM_LOOK: Duration = Duration::from_millis(10);
 /// How many may wait; others are refused at once.
