@@ -414,7 +414,7 @@ pub(crate) struct IntervalArguments {
 /// its page cache does not come here. Ctrl-C ends it.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArguments {
-    /// Record this share of all contents; sizes in the lab are then to be divided accordingly
+    /// Record this share of all contents; the lab then simulates caches that are as much smaller
     #[arg(long, value_name = "PERCENT", default_value = "100")]
     pub(crate) sample: String,
     /// End after so many seconds

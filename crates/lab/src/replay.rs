@@ -44,6 +44,11 @@ pub struct Replay {
 }
 
 impl Form {
+    /// The bytes of all contents, of which a trace may have recorded a share.
+    pub fn all_bytes(self, trace: &Trace) -> u64 {
+        (self.distinct_bytes(trace) as f64 / trace.recorded_share()) as u64
+    }
+
     /// The bytes of all objects of a trace.
     pub fn distinct_bytes(self, trace: &Trace) -> u64 {
         match (self, trace.block_bytes()) {
@@ -105,17 +110,18 @@ fn run(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Row {
     let capacity = size.resolve(trace, form);
+    let simulated = capacity.of_share(trace.recorded_share());
     let charged = form == Form::Charged;
     let header = if charged && !policy.is_shipped() { Shipped::record_overhead() } else { 0 };
-    let (objects, limit) = match (trace.object_bytes(), capacity.blocks) {
-        (Some(bytes), _) => (Objects::weighted(bytes.clone(), header), capacity.bytes),
+    let (objects, limit) = match (trace.object_bytes(), simulated.blocks) {
+        (Some(bytes), _) => (Objects::weighted(bytes.clone(), header), simulated.bytes),
         (None, Some(blocks)) if !charged => (Objects::uniform(trace.distinct() as usize), blocks),
         (None, _) if policy.is_shipped() => {
             let bytes = vec![CHARGED_RECORD_BYTES; trace.distinct() as usize];
-            (Objects::weighted(bytes.into(), 0), capacity.bytes)
+            (Objects::weighted(bytes.into(), 0), simulated.bytes)
         }
         (None, _) => {
-            let slots = capacity.bytes / u64::from(CHARGED_RECORD_BYTES + header);
+            let slots = simulated.bytes / u64::from(CHARGED_RECORD_BYTES + header);
             (Objects::uniform(trace.distinct() as usize), slots)
         }
     };
@@ -141,6 +147,7 @@ fn run(
     Row {
         trace: trace.name().to_string(),
         policy: policy.name(),
+        recorded_percent: 100.0 * trace.recorded_share(),
         fraction: capacity.fraction,
         capacity_blocks: capacity.blocks,
         capacity_bytes: capacity.bytes,

@@ -14,7 +14,7 @@ use arc::{DenseIndex, HashIndex, PolicyKind};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-pub use prices::{DiskPrice, FlashPrice, Prices, PricesError, RamPrice};
+pub use prices::{DiskPrice, FlashPrice, PRICE_MAX, Prices, PricesError, RamPrice};
 
 use crate::mini_sim::SAMPLED_REQUESTS_MIN;
 use crate::model::{Equipment, EquipmentError, Positive, Processor, Stripe, StripeParameters};
@@ -97,11 +97,13 @@ pub struct Choice {
     pub ram_hit_percent: f64,
     /// Requests found on flash, %.
     pub flash_hit_percent: f64,
-    /// Where only a sample was simulated: points by which the requests that go to the disks may be
-    /// off, in 19 of 20 samples.
+    /// Where only a sample was recorded or simulated: points by which the requests that go to the
+    /// disks may be off, in 19 of 20 samples.
     pub error_points: Option<f64>,
     /// The mean response, ms; none if devices cannot keep up.
     pub response_ms: Option<f64>,
+    /// The mean response of the disks with no cache at all, ms; none if they cannot keep up.
+    pub uncached_ms: Option<f64>,
     /// The 99th percentile, ms.
     pub response_99_ms: Option<f64>,
     /// Requests a second that devices keep up with.
@@ -119,7 +121,9 @@ pub struct Sizing {
     pub trace: String,
     /// The money of prices.
     pub currency: String,
-    /// The share of the objects that was simulated.
+    /// The share of the contents that the trace has recorded, %. Sizes are for all of them.
+    pub recorded_percent: f64,
+    /// The share of what was recorded that was simulated, %.
     pub sample_percent: f64,
     /// Requests that are the first for their record, %, by bytes of a record: no cache helps them.
     pub first_percent: BTreeMap<u32, f64>,
@@ -199,7 +203,9 @@ struct Load {
     /// The whole trace's.
     distinct: u64,
     requests: u64,
+    /// The share of the trace that was sampled, and the one of the contents that is in the sample.
     rate: f64,
+    share: f64,
     sample: Trace,
     parts: Vec<Trace>,
 }
@@ -260,17 +266,17 @@ pub fn sizing(
     for load in &loads {
         for &policy in &plan.policies {
             for &ram_bytes in &ram {
-                let parts = load.parts.iter().map(|part| (part, load.rate / PARTS as f64));
-                let sample = std::iter::once((&load.sample, load.rate));
+                let parts = load.parts.iter().map(|part| (part, load.share / PARTS as f64));
+                let sample = std::iter::once((&load.sample, load.share));
                 jobs.extend(
-                    sample.chain(parts).map(|(part, rate)| (policy, ram_bytes, part, rate)),
+                    sample.chain(parts).map(|(part, share)| (policy, ram_bytes, part, share)),
                 );
             }
         }
     }
     let simulated = jobs.iter().map(|(_, _, part, _)| part.requests()).sum();
-    let passes = on_all_cores(&jobs, |&(policy, ram_bytes, part, rate)| {
-        pass(part, policy, ram_bytes, &flash, rate, &|requests| progress(requests, simulated))
+    let passes = on_all_cores(&jobs, |&(policy, ram_bytes, part, share)| {
+        pass(part, policy, ram_bytes, &flash, share, &|requests| progress(requests, simulated))
     });
 
     let mut passes = passes.into_iter();
@@ -297,6 +303,7 @@ pub fn sizing(
     Ok(Sizing {
         trace: trace.name().to_owned(),
         currency: plan.prices.currency.clone(),
+        recorded_percent: 100.0 * trace.recorded_share(),
         sample_percent,
         first_percent: loads.iter().map(first).collect(),
         choices,
@@ -361,9 +368,10 @@ impl Load {
         };
         let part_of: Vec<u64> = objects.iter().map(|&id| (hash(id) >> 32) % PARTS).collect();
         let part = |part| sample.sample(|id| part_of[id as usize] == part).map(|(part, _)| part);
-        let parts = if rate < 1.0 { (0..PARTS).filter_map(part).collect() } else { Vec::new() };
+        let share = rate * whole.recorded_share();
+        let parts = if share < 1.0 { (0..PARTS).filter_map(part).collect() } else { Vec::new() };
         let (distinct, requests) = (whole.distinct(), whole.requests());
-        Ok(Load { record_bytes, distinct, requests, rate, sample, parts })
+        Ok(Load { record_bytes, distinct, requests, rate, share, sample, parts })
     }
 
     /// Bytes of a read of a device.
@@ -389,11 +397,11 @@ fn pass(
     policy: PolicyName,
     ram_bytes: u64,
     flash_bytes: &[u64],
-    rate: f64,
+    share: f64,
     progress: &dyn Fn(u64),
 ) -> Pass {
     let header = Shipped::record_overhead();
-    let scaled = |bytes: u64| (bytes as f64 * rate) as u64;
+    let scaled = |bytes: u64| (bytes as f64 * share) as u64;
     let (objects, capacity) = match (trace.object_bytes(), trace.block_bytes()) {
         (Some(bytes), _) => (Objects::weighted(bytes.clone(), header), scaled(ram_bytes)),
         (None, block) => {
@@ -646,6 +654,7 @@ impl Found<'_> {
             flash_hit_percent: 100.0 * flash_share,
             error_points: (of_parts.len() > 1).then(|| 100.0 * BAND_ERRORS * error(&of_parts)),
             response_ms,
+            uncached_ms: origin.at(rate).map(|(disk_ms, _)| responses.hit_ms + disk_ms),
             response_99_ms,
             requests_per_s_max,
             flash_written_bytes: written,

@@ -82,6 +82,7 @@ mod tests {
         Row {
             trace: trace.to_string(),
             policy: policy.name(),
+            recorded_percent: 100.0,
             fraction: 0.1,
             capacity_blocks: None,
             capacity_bytes: bytes,

@@ -46,6 +46,7 @@ pub struct Trace {
     keys: Arc<[u64]>,
     sizes: Sizes,
     distinct: u32,
+    recorded_share: f64,
     next_accesses: OnceLock<Arc<[u32]>>,
 }
 
@@ -175,7 +176,9 @@ impl Trace {
         let distinct = objects.len() as u32;
         let name = self.name.clone();
         let keys = objects.iter().map(|&id| self.keys[id as usize]).collect();
-        let sample = Trace { name, ids, keys, sizes, distinct, next_accesses: OnceLock::new() };
+        let recorded_share = self.recorded_share;
+        let next_accesses = OnceLock::new();
+        let sample = Trace { name, ids, keys, sizes, distinct, recorded_share, next_accesses };
         (distinct > 0).then_some((sample, objects))
     }
 
@@ -188,6 +191,7 @@ impl Trace {
         }
         let blocks = u64::from(record_bytes / block_bytes);
         let mut builder = Builder::default();
+        builder.sampled(self.recorded_share);
         for &id in &self.ids {
             let pushed = builder.push(self.keys[id as usize] / blocks, record_bytes);
             assert!(pushed.is_ok(), "there are no more records than blocks");
@@ -221,6 +225,12 @@ impl Trace {
             Sizes::Uniform(bytes) => u64::from(*bytes) * self.distinct(),
             Sizes::PerObject(sizes) => sizes.iter().map(|bytes| u64::from(*bytes)).sum(),
         }
+    }
+
+    /// The share of the contents whose requests were recorded: 1 for all. A cache for all of them
+    /// is like one for these that is smaller by this share.
+    pub fn recorded_share(&self) -> f64 {
+        self.recorded_share
     }
 
     /// The size of every object, bytes, if all have the same.

@@ -33,6 +33,9 @@ fn policies(arguments: &PoliciesArguments) -> Result<()> {
     let format = arguments.format.as_deref().map(str::parse).transpose();
     let format = format.map_err(Failure::usage)?;
 
+    if let Some(file) = &arguments.plot {
+        check_writable("plot", file)?;
+    }
     let mut rows = Vec::new();
     let mut text = String::new();
     for name in &arguments.traces {
@@ -55,6 +58,19 @@ fn policies(arguments: &PoliciesArguments) -> Result<()> {
         true => json(&rows),
         false => text,
     });
+    Ok(())
+}
+
+/// Refuses a file that cannot be written before anything is computed for it.
+fn check_writable(what: &str, file: &Path) -> Result<()> {
+    let is_new = !file.exists();
+    fs::File::options().append(true).create(true).open(file).map_err(|error| {
+        Failure::new(format!("cannot write the {what} {}: {error}", file.display()))
+    })?;
+    if is_new {
+        // Nothing stays behind of what then fails.
+        let _ = fs::remove_file(file);
+    }
     Ok(())
 }
 

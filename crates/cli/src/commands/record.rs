@@ -24,6 +24,10 @@ pub(crate) fn record(paths: &Paths, arguments: &RecordArguments) -> Result<()> {
             Failure::usage(format!("`{}` is not a share of 100 %, above 0", arguments.sample))
         })?;
     let bytes_max = parse_size(&arguments.size).map_err(Failure::usage)?;
+    if bytes_max == 0 || arguments.seconds == Some(0) {
+        let what = if bytes_max == 0 { "--size" } else { "--seconds" };
+        return Err(Failure::usage(format!("{what} 0 records nothing; name more than 0")));
+    }
     let target = target(paths, arguments.target.as_deref())?;
     let client = target.client()?;
     let interrupt = Interrupt::watch()

@@ -6,7 +6,8 @@ use crate::trace::Trace;
 /// There is no next access.
 pub const NEVER: u32 = u32::MAX;
 
-/// MIN, the optimum: what is needed again last goes, and what is never needed again before all.
+/// MIN, the optimum where all sizes are equal: what is needed again last goes, and what is never
+/// needed again before all.
 ///
 /// No policy that takes every missed object in has fewer misses, if all weigh the same; with
 /// different weights it is a good policy that knows the future, and no bound. It must be given

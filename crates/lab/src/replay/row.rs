@@ -7,6 +7,8 @@ pub struct Row {
     pub trace: String,
     /// The policy's name.
     pub policy: &'static str,
+    /// The share of the contents that the trace has recorded, %. Sizes are for all of them.
+    pub recorded_percent: f64,
     /// The size as a share of all that is asked for.
     pub fraction: f64,
     /// The size in blocks, if they are all alike.

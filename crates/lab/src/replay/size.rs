@@ -15,13 +15,21 @@ pub enum Size {
     Blocks(u64),
 }
 
-/// A size for one trace.
+/// A size for all contents of which a trace may have recorded a share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Capacity {
     pub fraction: f64,
     /// Whole blocks, if they are all alike.
     pub blocks: Option<u64>,
     pub bytes: u64,
+}
+
+impl Capacity {
+    /// The size that serves the recorded share of the contents as this one serves all.
+    pub fn of_share(self, share: f64) -> Capacity {
+        let part = |count: u64| ((count as f64 * share) as u64).max(1);
+        Capacity { blocks: self.blocks.map(part), bytes: part(self.bytes), ..self }
+    }
 }
 
 impl Size {
@@ -33,15 +41,14 @@ impl Size {
     /// What it comes to, rounded down to whole blocks unless everything is charged, but at least
     /// one block or byte.
     pub(super) fn resolve(self, trace: &Trace, form: Form) -> Capacity {
-        let distinct_bytes = form.distinct_bytes(trace);
+        let distinct_bytes = form.all_bytes(trace);
+        let distinct = trace.distinct() as f64 / trace.recorded_share();
         let share = |whole: u64, share: f64| (whole as f64 * share) as u64;
         let Some(block) = form.block_bytes(trace).map(u64::from) else {
             let bytes = match self {
                 Size::Fraction(fraction) => share(distinct_bytes, fraction),
                 Size::Bytes(bytes) => bytes,
-                Size::Blocks(blocks) => {
-                    share(distinct_bytes, blocks as f64 / trace.distinct() as f64)
-                }
+                Size::Blocks(blocks) => share(distinct_bytes, blocks as f64 / distinct),
             };
             let bytes = bytes.clamp(1, CAPACITY_BYTES_MAX);
             return Capacity {
@@ -51,7 +58,7 @@ impl Size {
             };
         };
         let blocks = match self {
-            Size::Fraction(fraction) => share(trace.distinct(), fraction),
+            Size::Fraction(fraction) => share(distinct as u64, fraction),
             Size::Bytes(bytes) => bytes / block,
             Size::Blocks(blocks) => blocks,
         };

@@ -6,6 +6,9 @@ use serde::Deserialize;
 
 use crate::model::Positive;
 
+/// Most that a thing may cost, and most often that flash may be written: more is a slip of the pen.
+pub const PRICE_MAX: f64 = 1e9;
+
 /// What things cost.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,6 +69,16 @@ pub enum PricesError {
         /// What and where.
         source: Box<toml::de::Error>,
     },
+    /// A number is too large.
+    #[error("the prices in {name} have {key} = {number:e}, and at most {PRICE_MAX:e} is taken")]
+    TooLarge {
+        /// The file.
+        name: String,
+        /// Which.
+        key: String,
+        /// What it is.
+        number: f64,
+    },
 }
 
 impl Prices {
@@ -91,9 +104,25 @@ impl Prices {
     /// # Errors
     /// When it is not TOML, or its keys and values are not those of prices.
     pub fn parse(name: &str, text: &str) -> Result<Prices, PricesError> {
-        toml::from_str(text).map_err(|source| PricesError::Malformed {
-            name: name.to_owned(),
-            source: Box::new(source),
-        })
+        let malformed =
+            |source| PricesError::Malformed { name: name.to_owned(), source: Box::new(source) };
+        let prices: Prices = toml::from_str(text).map_err(malformed)?;
+        match prices.numbers().into_iter().find(|(_, number)| number.get() > PRICE_MAX) {
+            None => Ok(prices),
+            Some((key, number)) => {
+                Err(PricesError::TooLarge { name: name.to_owned(), key, number: number.get() })
+            }
+        }
+    }
+
+    /// All numbers, by their keys.
+    fn numbers(&self) -> Vec<(String, Positive)> {
+        let mut numbers = vec![("ram.per_gib".to_owned(), self.ram.per_gib)];
+        numbers.extend(self.disks.iter().map(|(name, it)| (format!("disks.{name}.each"), it.each)));
+        for (name, it) in &self.flash {
+            numbers.push((format!("flash.{name}.per_gb"), it.per_gb));
+            numbers.push((format!("flash.{name}.endurance_writes"), it.endurance_writes));
+        }
+        numbers
     }
 }

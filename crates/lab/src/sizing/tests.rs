@@ -39,6 +39,7 @@ fn shares_are_those_of_a_replay_and_more_money_buys_more() {
     let header = u64::from(Shipped::record_overhead());
     for choice in find("lru", false) {
         let slots = choice.ram_bytes / (4096 + header);
+        assert!(choice.uncached_ms > choice.response_ms, "{choice:?}");
         let misses = crate::StackDistances::of(&trace).misses()[slots as usize];
         let percent = 100.0 * (1.0 - misses as f64 / trace.requests() as f64);
         assert!((choice.ram_hit_percent - percent).abs() < 1e-6, "{choice:?} {percent}");
@@ -84,6 +85,54 @@ fn a_sample_is_near_the_whole_and_a_rate_makes_queues() {
     assert!(worn.flash_life_years.is_some_and(|years| years > 0.0));
 }
 
+/// What `warmfront record --sample` leaves of a load gives the shares of the whole.
+#[test]
+fn a_recording_of_a_quarter_is_scaled_to_the_whole() {
+    const CHUNK_BLOCKS: u64 = 16;
+    let mut random = storage::Random::new(5);
+    let blocks: Vec<u64> = (0..400_000)
+        .map(|_| {
+            let range = 1 + random.below(60_000);
+            storage::Random::new(random.below(range)).below(120_000)
+        })
+        .collect();
+    let recording = |percent: u64| {
+        let chosen =
+            |block: &&u64| storage::Random::new(**block / CHUNK_BLOCKS).below(100) < percent;
+        let mut text = format!("warmfront recording 1, {percent} % of all contents\n");
+        for block in blocks.iter().filter(chosen) {
+            let offset = block * 4096;
+            text.push_str(&format!("1 r 00ab {offset} 4096\n"));
+        }
+        let text = std::io::Cursor::new(text.into_bytes());
+        Trace::from_reader(std::path::Path::new("x"), text, None).expect("it is a recording")
+    };
+    let (whole, quarter) = (recording(100), recording(25));
+    let plan = SizingPlan { ram: vec![Size::Bytes(8 << 20), Size::Fraction(0.2)], ..plan() };
+    let size = |trace| sizing(trace, &plan, &|_, _| ()).expect("it can be tried");
+    let (all, part) = (size(&whole), size(&quarter));
+    assert_eq!((all.recorded_percent, part.recorded_percent), (100.0, 25.0));
+    for choice in all.choices.iter().filter(|choice| choice.flash_bytes == 0) {
+        let same = |other: &&Choice| {
+            let ratio = other.ram_bytes as f64 / choice.ram_bytes as f64;
+            other.policy == choice.policy && other.flash_bytes == 0 && (0.9..1.1).contains(&ratio)
+        };
+        let other = part.choices.iter().find(same).expect("the same sizes");
+        let off = (choice.ram_hit_percent - other.ram_hit_percent).abs();
+        assert!(off < 3.0, "{choice:?} {other:?}");
+        assert!(other.error_points.is_some_and(|points| points > 0.0), "{other:?}");
+    }
+    let plan = crate::Replay {
+        policies: vec![PolicyName::Lru],
+        sizes: vec![Size::Bytes(8 << 20)],
+        form: crate::Form::Plain,
+    };
+    let row = |trace| crate::replay(trace, &plan, &|_| ()).remove(0);
+    let (all, part) = (row(&whole), row(&quarter));
+    assert_eq!(all.capacity_bytes, part.capacity_bytes);
+    assert!((all.miss_ratio - part.miss_ratio).abs() < 0.03, "{all:?} {part:?}");
+}
+
 #[test]
 fn neighbours_in_one_record_are_read_once() {
     let trace = Trace::from_blocks("scan", 0..64_000, 4096);
@@ -125,6 +174,12 @@ fn prices_are_read_with_their_mistakes() {
     let text = "currency = \"EUR\"\n[ram]\nper_gib = 0\n[disks]\n[flash]\n";
     let message = Prices::parse("my.toml", text).expect_err("no price").to_string();
     assert!(message.contains("my.toml") && message.contains("above zero"), "{message}");
+    let text = "currency = \"EUR\"\n[ram]\nper_gib = 1e308\n[disks]\n[flash]\n";
+    let message = Prices::parse("my.toml", text).expect_err("too much").to_string();
+    assert!(
+        message.contains("ram.per_gib = 1e308") && message.contains("at most 1e9"),
+        "{message}"
+    );
     let message = Prices::parse("my.toml", "colour = 1").expect_err("unknown").to_string();
     assert!(message.contains("colour"), "{message}");
 }

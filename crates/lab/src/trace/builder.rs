@@ -24,9 +24,15 @@ pub(super) struct Builder {
     sizes: Vec<u32>,
     /// What the file calls each object.
     keys: Vec<u64>,
+    recorded_share: Option<f64>,
 }
 
 impl Builder {
+    /// The file has the requests for this share of the contents only.
+    pub fn sampled(&mut self, share: f64) {
+        self.recorded_share = Some(share);
+    }
+
     /// How many requests there are so far.
     pub fn requests(&self) -> u64 {
         self.ids.len() as u64
@@ -70,7 +76,14 @@ impl Builder {
             true => Sizes::Uniform(first),
             false => Sizes::PerObject(self.sizes.into()),
         };
-        let keys = self.keys.into();
-        Some(Trace { name, ids: self.ids, keys, sizes, distinct, next_accesses: OnceLock::new() })
+        Some(Trace {
+            name,
+            ids: self.ids,
+            keys: self.keys.into(),
+            sizes,
+            distinct,
+            recorded_share: self.recorded_share.unwrap_or(1.0),
+            next_accesses: OnceLock::new(),
+        })
     }
 }

@@ -15,7 +15,7 @@ const SIZE_HEADINGS: [&str; 6] = ["io_size", "size", "obj_size", "object_size", 
 
 /// Which columns count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Columns {
+pub(super) struct Columns {
     id: usize,
     /// Without one, every object is a block of 4 KiB.
     size: Option<usize>,
@@ -26,7 +26,7 @@ impl Columns {
     const PLAIN: Columns = Columns { id: 1, size: Some(2) };
 
     /// As headings say.
-    fn new(line: &str) -> Result<Columns, Fault> {
+    pub(super) fn new(line: &str) -> Result<Columns, Fault> {
         let find = |names: &[&str]| {
             let place = |name: &&str| split(line).position(|head| head.eq_ignore_ascii_case(name));
             names.iter().find_map(place)

@@ -35,6 +35,20 @@ pub enum TraceError {
         /// What the system says.
         source: io::Error,
     },
+    /// It is compressed in a way that is not read.
+    #[error(
+        "{} is compressed by {by}, which is not read; decompress it with {program}, or compress it \
+         with zstd, gzip or xz",
+        path.display()
+    )]
+    Compression {
+        /// The file.
+        path: PathBuf,
+        /// How.
+        by: &'static str,
+        /// What decompresses it.
+        program: &'static str,
+    },
     /// Reading or decompressing fails.
     #[error(
         "cannot read the trace {} beyond {place}: {source}; {usable} requests before that are \

@@ -3,7 +3,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::builder::Full;
-use super::compression::decompressed;
+use super::compression::{decompressed, unread};
 use super::error::{Place, TraceError};
 use super::format::Format;
 
@@ -48,6 +48,9 @@ impl Input {
             Err(error) if !head.is_empty() => Box::new(Damaged(Some(error))),
             Err(error) => return Err(failed(error)),
         };
+        if let Some((by, program)) = unread(&head) {
+            return Err(TraceError::Compression { path: path.to_owned(), by, program });
+        }
         let whole: Box<dyn Read> = Box::new(io::Cursor::new(head.clone()).chain(rest));
         Ok(Input {
             path: path.to_owned(),

@@ -8,10 +8,22 @@ const EXAMPLES_MAX: usize = 256;
 /// Letters of a line that a message shows at most.
 const SHOWN_MAX: usize = 60;
 
+/// How other files begin, and what they are.
+const FOREIGN: [(&[u8], &str); 4] = [
+    (
+        &[0x07, 0x74, 0x61, 0x65],
+        "it is what blktrace writes; blkparse makes text of it, which is read",
+    ),
+    (b"PAR1", "it is Parquet; csv can be made of it, which is read"),
+    (b"SQLite format 3\0", "it is a database of SQLite"),
+    (&[0x7f, b'E', b'L', b'F'], "it is a program"),
+];
+
 /// The format of a trace, by its first bytes, else by its name. Numbers in a row without any
 /// structure (`u32le` and the like) can be told by a name that ends so.
 pub(super) fn recognise(path: &Path, head: &[u8]) -> Option<Format> {
-    by_text(head).or_else(|| by_records(head)).or_else(|| by_name(path))
+    let by_contents = if text(head).is_some() { by_text(head) } else { by_records(head) };
+    by_contents.or_else(|| by_name(path))
 }
 
 /// What can be said of a trace of no known format.
@@ -19,13 +31,20 @@ pub(super) fn describe(head: &[u8]) -> String {
     if head.is_empty() {
         return "it is empty".to_owned();
     }
+    if let Some((_, what)) = FOREIGN.iter().find(|(magic, _)| head.starts_with(magic)) {
+        return (*what).to_owned();
+    }
     match text(head) {
         None => "it is not text, and no records that are known".to_owned(),
         Some(text) => {
             let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
             let shown: String = first.chars().take(SHOWN_MAX).collect();
             let columns = csv::split(first).count();
-            format!("it is text, and its first line has {columns} columns: `{shown}`")
+            let heading = match columns > 1 && csv::is_heading(first) {
+                true => ", which names no column with the objects as csv needs it",
+                false => "",
+            };
+            format!("it is text, and its first line has {columns} columns: `{shown}`{heading}")
         }
     }
 }
@@ -51,7 +70,11 @@ fn by_text(head: &[u8]) -> Option<Format> {
     if fio::is_log_line(first) && lines.clone().take(EXAMPLES_MAX).all(fio::is_log_line) {
         return Some(Format::FioLog);
     }
-    if first.contains(',') || csv::is_heading(first) {
+    if csv::is_heading(first) {
+        let is_csv = csv::split(first).count() > 1 && csv::Columns::new(first).is_ok();
+        return is_csv.then_some(Format::Csv);
+    }
+    if first.contains(',') {
         return (csv::split(first).count() > 1).then_some(Format::Csv);
     }
     let columns = csv::split(first).count();

@@ -4,8 +4,11 @@ use super::format::Format;
 use super::input::{Fault, Input, number};
 use super::ranges::Ranges;
 
-/// How the first line begins.
-pub(super) const HEADING: &str = "warmfront recording 1,";
+/// How the first line begins, and goes on with the version.
+pub(super) const HEADING: &str = "warmfront recording ";
+
+/// The version that is read.
+const VERSION: &str = "1";
 
 /// What `warmfront record` writes: after the heading lines of
 /// `time_us operation file offset bytes`.
@@ -14,11 +17,9 @@ pub(super) fn read(input: &mut Input, requests: &mut Builder) -> Result<(), Trac
     let mut headed = false;
     input.lines(Format::Recording, |line| {
         if !headed {
-            headed = line.starts_with(HEADING);
-            return match headed {
-                true => Ok(()),
-                false => Err(Fault::new(format!("the first line does not begin with {HEADING:?}"))),
-            };
+            headed = true;
+            requests.sampled(share(line)?);
+            return Ok(());
         }
         let mut columns = line.split_ascii_whitespace();
         number(columns.next(), "a time in microseconds")?;
@@ -33,4 +34,23 @@ pub(super) fn read(input: &mut Input, requests: &mut Builder) -> Result<(), Trac
         let offset = number(columns.next(), "an offset in bytes")?;
         ranges.push(requests, file, offset, number(columns.next(), "a number of bytes")?)
     })
+}
+
+/// The share of all contents that was recorded, as the first line says.
+fn share(line: &str) -> Result<f64, Fault> {
+    let (version, rest) = line
+        .strip_prefix(HEADING)
+        .and_then(|rest| rest.split_once(','))
+        .ok_or_else(|| Fault::new(format!("the first line does not begin with {HEADING:?}")))?;
+    if version != VERSION {
+        return Err(Fault::new(format!(
+            "this is version {version} of a recording, and version {VERSION} is read; use the \
+             warmfront that wrote it"
+        )));
+    }
+    let percent = rest.split('%').next().and_then(|percent| percent.trim().parse::<f64>().ok());
+    percent
+        .filter(|percent| *percent > 0.0 && *percent <= 100.0)
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| Fault::new("the first line does not say how many % were recorded"))
 }

@@ -147,6 +147,17 @@ fn recordings_are_ranges_of_files() {
     let records = trace.in_records(8192).expect("blocks");
     assert_eq!(records.ids(), [0, 0, 1, 0], "files are kept apart");
     fails(b"5 r 00ab 0 8192\n", Format::Recording, &["line 1", "warmfront recording"]);
+    let second = text.replace("recording 1", "recording 2");
+    fails(second.as_bytes(), Format::Recording, &["line 1", "version 2", "version 1 is read"]);
+    let unnamed = read_as("x.trace", second.as_bytes(), None).expect_err("another version");
+    assert!(unnamed.to_string().contains("version 2"), "{unnamed}");
+    for percent in ["0", "101", "x"] {
+        let text = text.replace("100", percent);
+        fails(text.as_bytes(), Format::Recording, &["line 1", "how many %"]);
+    }
+    let quarter = read(text.replace("100", "25").as_bytes(), Format::Recording);
+    assert_eq!((trace.recorded_share(), quarter.recorded_share()), (1.0, 0.25));
+    assert_eq!(quarter.in_records(8192).map(|it| it.recorded_share()), Some(0.25));
     let after = |line: &str| text.to_owned() + line;
     fails(after("1 x 00ab 0 1\n").as_bytes(), Format::Recording, &["line 5", "`x`", "r nor w"]);
     fails(after("1 r 00ab 0").as_bytes(), Format::Recording, &["line 5", "missing"]);
@@ -255,6 +266,42 @@ fn what_is_usable_before_damage_is_told() {
     assert!(matches!(error, Err(TraceError::Read { .. })), "{error:?}");
 }
 
+/// All that comes before the cut is read, and records that the cut divides are no fault of theirs.
+#[test]
+fn compression_that_is_cut_gives_what_it_has() {
+    let numbers: String =
+        (0..300_000u64).map(|number| format!("{}\n", number * 7_919 % 400_009)).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(numbers.as_bytes()).expect("memory takes it");
+    let gzip = gzip.finish().expect("memory takes it");
+    let zstd = zstd::encode_all(numbers.as_bytes(), 1).expect("memory takes it");
+    for (by, whole, least) in [("gzip", gzip, 50_000), ("zstd", zstd, 10_000), ("xz", xz(), 1_000)]
+    {
+        let all = read_as("x.trace", &whole, Some(Format::Lirs)).expect("it is whole");
+        assert_eq!(all.requests(), 300_000, "{by}");
+        let cut = &whole[..whole.len() / 2];
+        let error = read_as("x.trace", cut, Some(Format::Lirs)).expect_err("it is cut");
+        let TraceError::Read { usable, .. } = &error else { panic!("{by}: {error:?}") };
+        assert!((least..300_000).contains(usable), "{by}: {usable}");
+        let told = error.to_string();
+        assert!(told.contains(&format!("its {by} compression")), "{told}");
+        let error = read_as("x.u64le", cut, Some(Format::U64le)).expect_err("it is cut");
+        assert!(matches!(error, TraceError::Read { .. }), "{by}: {error:?}");
+    }
+    for (name, bytes, program) in [
+        ("bzip2", &b"BZh91AY&SY"[..], "bunzip2"),
+        ("lz4", &[0x04, 0x22, 0x4d, 0x18, 0x64, 0x40], "unlz4"),
+    ] {
+        let error = read_as("x", bytes, None).expect_err("it is not read").to_string();
+        assert!(error.contains(name) && error.contains(program), "{error}");
+    }
+}
+
+/// 300,000 lines of `n % 9973`, as xz compresses them.
+fn xz() -> Vec<u8> {
+    include_bytes!("tests/numbers.lis.xz").to_vec()
+}
+
 /// A header that asks for a window of gigabytes gets an error, not the memory.
 #[test]
 fn memory_for_decompression_is_bounded() {
@@ -269,6 +316,13 @@ fn what_cannot_be_told_lists_the_formats() {
     for bytes in [&b"root:x:0:0\nbin:x:1:1\n"[..], b"", b"\x01\x02\x03", b"1 2\n3 4\n"] {
         let error = read_as("x.trace", bytes, None).expect_err("it is unknown").to_string();
         assert!(error.contains("--format: arc, lirs, vscsi"), "{error}");
+    }
+    for (bytes, part) in [
+        (&b"name surname town\na b c\n"[..], "`name surname town`, which names no column"),
+        (&[0x07, 0x74, 0x61, 0x65, 0, 0], "blkparse makes text of it"),
+    ] {
+        let error = read_as("x.trace", bytes, None).expect_err("it is unknown").to_string();
+        assert!(error.contains(part), "{error}");
     }
     let error = Trace::read(Path::new("/nowhere/x"), None).expect_err("there is none").to_string();
     assert!(error.contains("cannot open the trace /nowhere/x"), "{error}");

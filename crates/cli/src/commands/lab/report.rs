@@ -26,7 +26,7 @@ pub(super) fn people(trace: &Trace, plan: &Replay, rows: &[Row]) -> String {
     headings.extend(sizes.iter().map(String::as_str));
     let mut table = Table::new(&headings);
     for &index in &order {
-        let mut cells = vec![label(plan.policies[index])];
+        let mut cells = vec![label(plan.policies[index], trace)];
         cells.extend(by_policy[index].iter().enumerate().map(|(size, row)| {
             let is_best = plan.policies[index].is_online() && best(size) == Some(row.misses);
             format!("{:.2}{}", row.miss_ratio * 100.0, if is_best { "*" } else { " " })
@@ -35,6 +35,11 @@ pub(super) fn people(trace: &Trace, plan: &Replay, rows: &[Row]) -> String {
     }
     text.push_str(&table.render(format::Form { script: false, exact: false, json: false }));
     text.push_str("* fewest misses of those that do not know the future\n");
+    if trace.object_bytes().is_some() && plan.policies.contains(&PolicyName::Min) {
+        text.push_str(
+            "min evicts the farthest next use; an optimum only when all sizes are equal\n",
+        );
+    }
 
     let spread = |size: usize| {
         let misses = || online.iter().map(|&index| by_policy[index][size].misses);
@@ -44,7 +49,8 @@ pub(super) fn people(trace: &Trace, plan: &Replay, rows: &[Row]) -> String {
         && online.len() > 1
     {
         let rows = order.iter().map(|&index| (plan.policies[index], &by_policy[index][widest]));
-        text.push_str(&bars(&size(&by_policy[0][widest]), rows.collect(), best(widest)));
+        let widest = (size(&by_policy[0][widest]), best(widest));
+        text.push_str(&bars(trace, &widest.0, rows.collect(), widest.1));
     }
     text
 }
@@ -55,7 +61,8 @@ pub(super) fn markdown(trace: &Trace, plan: &Replay, rows: &[Row], first: bool) 
     let by_policy: Vec<&[Row]> = rows.chunks(plan.sizes.len()).collect();
     let mut text = String::new();
     if first {
-        let names: Vec<String> = plan.policies.iter().map(|policy| label(*policy)).collect();
+        let names = plan.policies.iter().map(|policy| label(*policy, trace));
+        let names: Vec<String> = names.collect();
         let _ = writeln!(text, "| trace | size | {} |", names.join(" | "));
         let _ = writeln!(text, "|---|--:|{}", "--:|".repeat(names.len()));
     }
@@ -69,7 +76,14 @@ pub(super) fn markdown(trace: &Trace, plan: &Replay, rows: &[Row], first: bool) 
             .map(|(policy, rows)| {
                 let hits = format!("{:.2}", 100.0 - rows[at].miss_ratio * 100.0);
                 let is_best = policy.is_online() && Some(rows[at].misses) == best;
-                if is_best { format!("**{hits}**") } else { hits }
+                match is_best {
+                    true => format!("**{hits}**"),
+                    // The head of the table may be of a trace where it is one.
+                    false if !first && !policy.is_online() && trace.object_bytes().is_some() => {
+                        format!("{hits}, no optimum")
+                    }
+                    false => hits,
+                }
             })
             .collect();
         let size = size(&by_policy[0][at]);
@@ -118,6 +132,16 @@ pub(super) fn standings(standings: &[Standing], markdown: bool) -> String {
     text
 }
 
+/// What is to be said of a trace that has recorded only a share of the contents.
+pub(super) fn recorded(percent: f64) -> String {
+    match percent < 100.0 {
+        true => format!(
+            "It is a recording of {percent} % of the contents; sizes here are for all of them.\n"
+        ),
+        false => String::new(),
+    }
+}
+
 fn heading(trace: &Trace, form: Form) -> String {
     let bytes = HumanSize(form.distinct_bytes(trace));
     let objects = match form.block_bytes(trace) {
@@ -129,6 +153,7 @@ fn heading(trace: &Trace, form: Form) -> String {
     };
     let (name, requests) = (trace.name(), things(trace.requests(), "request"));
     let mut text = format!("{name}: {requests} for {objects}, {bytes}\n");
+    text.push_str(&recorded(100.0 * trace.recorded_share()));
     if form == Form::Charged {
         text.push_str(
             "Headers, ghosts and index are paid out of the size; by others than arc and auto, a \
@@ -139,10 +164,13 @@ fn heading(trace: &Trace, form: Form) -> String {
     text
 }
 
-fn label(policy: PolicyName) -> String {
-    match policy.is_online() {
-        true => policy.to_string(),
-        false => format!("{policy} (optimum)"),
+/// A policy's name, and what the one is that knows the future: who evicts what is asked for
+/// farthest in the future misses least only where all that is evicted is equally large.
+fn label(policy: PolicyName, trace: &Trace) -> String {
+    match (policy.is_online(), trace.object_bytes()) {
+        (true, _) => policy.to_string(),
+        (false, None) => format!("{policy} (optimum)"),
+        (false, Some(_)) => format!("{policy} (farthest next use)"),
     }
 }
 
@@ -172,8 +200,8 @@ fn share(fraction: f64) -> String {
     }
 }
 
-fn bars(size: &str, rows: Vec<(PolicyName, &Row)>, best: Option<u64>) -> String {
-    let names = rows.iter().map(|(policy, _)| label(*policy).len()).max().unwrap_or(0);
+fn bars(trace: &Trace, size: &str, rows: Vec<(PolicyName, &Row)>, best: Option<u64>) -> String {
+    let names = rows.iter().map(|(policy, _)| label(*policy, trace).len()).max().unwrap_or(0);
     let width = width().saturating_sub(names + 12).clamp(10, BAR_WIDTH_MAX);
     let mut text = format!("\nhits at {size}, where policies differ most\n");
     for (policy, row) in rows {
@@ -184,7 +212,8 @@ fn bars(size: &str, rows: Vec<(PolicyName, &Row)>, best: Option<u64>) -> String 
             true => 33,
         };
         let drawn = coloured(&bar(hits, width, is_unicode()), colour);
-        let _ = writeln!(text, "{:<names$}  {drawn}  {:>6.2} %", label(policy), hits * 100.0);
+        let _ =
+            writeln!(text, "{:<names$}  {drawn}  {:>6.2} %", label(policy, trace), hits * 100.0);
     }
     text
 }

@@ -7,7 +7,8 @@ use lab::sizing::{Choice, Prices, Sizing, SizingPlan, sizing};
 use lab::{Size, Trace};
 use warmfront::{HumanSize, parse_size};
 
-use super::{list, progress_bar, size, split, write_plot};
+use super::report::recorded;
+use super::{check_writable, list, progress_bar, size, split, write_plot};
 use crate::arguments::SizeArguments;
 use crate::failure::{Failure, Result};
 use crate::format::{Form, json, print};
@@ -15,9 +16,10 @@ use crate::table::Table;
 
 /// Smallest record, bytes.
 const RECORD_BYTES_MIN: u32 = 4096;
-/// If even the best of all choices is not quicker than the least one by this factor, no cache is
-/// worth buying.
+/// If even the best of all choices is not quicker than the disks alone by this factor, no cache
+/// is worth buying.
 const WORTH_BUYING: f64 = 1.1;
+const DAYS_PER_YEAR: f64 = 365.25;
 
 /// What is asked for beside the plan.
 struct Wish {
@@ -34,6 +36,9 @@ pub(super) fn run(arguments: &SizeArguments) -> Result<()> {
         response_ms: arguments.response.as_deref().map(milliseconds).transpose()?,
         budget: positive("--budget", arguments.budget.as_deref())?.map(Positive::get),
     };
+    if let Some(file) = &arguments.plot {
+        check_writable("plot", file)?;
+    }
     let bar = progress_bar();
     bar.set_message(format!("reading {}", path.display()));
     let trace = Trace::read(path, format).map_err(Failure::new)?;
@@ -92,7 +97,15 @@ fn plan(arguments: &SizeArguments) -> Result<SizingPlan> {
         disk: arguments.disk.clone(),
         disks: list(&arguments.disks, disks)?,
         requests_per_s: positive("--rate", arguments.rate.as_deref())?,
-        sample_percent: positive("--sample", arguments.sample.as_deref())?,
+        sample_percent: positive("--sample", arguments.sample.as_deref())?
+            .map(|percent| match percent.get() <= 100.0 {
+                true => Ok(percent),
+                false => Err(Failure::usage(format!(
+                    "`{}` is more than all of the data; --sample takes at most 100",
+                    percent.get()
+                ))),
+            })
+            .transpose()?,
         prices: prices.map_err(Failure::new)?,
     })
 }
@@ -126,13 +139,13 @@ fn milliseconds(text: &str) -> Result<f64> {
 
 fn people(found: &Sizing, plan: &SizingPlan, wish: &Wish, all: bool) -> String {
     let mut text = format!("{}: ", found.trace);
-    let sampled = found.sample_percent < 100.0;
-    match sampled {
-        true => {
-            let _ = writeln!(text, "a sample of {:.2} % of the data", found.sample_percent);
-        }
-        false => text.push_str("all requests\n"),
-    }
+    let sampled = found.sample_percent < 100.0 || found.recorded_percent < 100.0;
+    text.push_str(&match (found.sample_percent < 100.0, sampled) {
+        (true, _) => format!("a sample of {:.2} % of the data\n", found.sample_percent),
+        (false, true) => "all requests that were recorded\n".to_string(),
+        (false, false) => "all requests\n".to_string(),
+    });
+    text.push_str(&recorded(found.recorded_percent));
     for (bytes, percent) in &found.first_percent {
         let records = match bytes {
             0 => "its object".to_string(),
@@ -145,11 +158,19 @@ fn people(found: &Sizing, plan: &SizingPlan, wish: &Wish, all: bool) -> String {
     }
     text.push('\n');
     let best = found.cheapest(wish.response_ms, wish.budget);
-    let shown = if all { found.choices.iter().collect() } else { found.worthwhile() };
+    let worthwhile = found.worthwhile();
+    // The one that is advised may be sooner by so little that it is not worth its price.
+    let is_shown = |choice: &&Choice| {
+        all || best == Some(*choice) || worthwhile.iter().any(|worth| std::ptr::eq(*worth, *choice))
+    };
+    let shown: Vec<&Choice> = found.choices.iter().filter(is_shown).collect();
     text.push_str(&table(&shown, best, plan, &found.currency, sampled));
     if !all {
-        let (shown, all) = (shown.len(), found.choices.len());
-        let _ = writeln!(text, "\n{shown} of {all} choices respond sooner than all cheaper ones.");
+        let (worthwhile, all) = (worthwhile.len(), found.choices.len());
+        let _ = writeln!(
+            text,
+            "\n{worthwhile} of {all} choices respond sooner than all cheaper ones by 1 % or more."
+        );
     }
     text.push_str(&advice(found, best, wish));
     text
@@ -207,14 +228,20 @@ fn table(
         row.push(time(choice.response_ms));
         row.push(time(choice.response_99_ms));
         row.push(format!("{:.0}", choice.requests_per_s_max));
-        let years = |years| match years {
-            years if years > 100.0 => "> 100 years".to_string(),
-            years => format!("{years:.1} years"),
-        };
-        row.push(choice.flash_life_years.map_or("-".to_string(), years));
+        row.push(choice.flash_life_years.map_or("-".to_string(), life));
         table.row(row);
     }
     table.render(Form { script: false, exact: false, json: false })
+}
+
+/// How long flash lasts, in a unit that leaves more than nothing.
+fn life(years: f64) -> String {
+    match years * DAYS_PER_YEAR {
+        _ if years > 100.0 => "> 100 years".to_string(),
+        _ if years >= 1.0 => format!("{years:.1} years"),
+        days if days >= 1.0 => format!("{days:.0} days"),
+        _ => "< 1 day".to_string(),
+    }
 }
 
 fn advice(found: &Sizing, best: Option<&Choice>, wish: &Wish) -> String {
@@ -244,8 +271,11 @@ fn advice(found: &Sizing, best: Option<&Choice>, wish: &Wish) -> String {
         );
     }
     text.push_str(".\n");
-    let quickest = found.worthwhile().last().and_then(|choice| choice.response_ms);
-    if least.response_ms.zip(quickest).is_some_and(|(least, best)| least < best * WORTH_BUYING) {
+    let brings_little = |choice: &Choice| match (choice.response_ms, choice.uncached_ms) {
+        (Some(cached), Some(uncached)) => uncached < cached * WORTH_BUYING,
+        (cached, _) => cached.is_none(),
+    };
+    if found.choices.iter().all(brings_little) {
         text.push_str(
             "Do not buy a cache for this load: even the largest brings next to nothing.\n",
         );
@@ -267,5 +297,70 @@ mod tests {
         assert!(positive("--rate", Some("-3")).is_err() && positive("--rate", Some("x")).is_err());
         assert_eq!(record_bytes("16K").expect("a size"), Some(16_384));
         assert!(record_bytes("0").is_err());
+    }
+
+    fn choice(price: f64, response_ms: f64, uncached_ms: f64) -> Choice {
+        Choice {
+            price,
+            policy: "auto",
+            record_bytes: None,
+            ram_bytes: 1 << 30,
+            index_bytes: 0,
+            flash_device: None,
+            flash_bytes: 0,
+            disks: 1,
+            ram_hit_percent: 50.0,
+            flash_hit_percent: 0.0,
+            error_points: None,
+            response_ms: Some(response_ms),
+            uncached_ms: Some(uncached_ms),
+            response_99_ms: None,
+            requests_per_s_max: 100.0,
+            flash_written_bytes: 0.0,
+            flash_life_years: None,
+        }
+    }
+
+    fn told(choices: Vec<Choice>) -> String {
+        let found = Sizing {
+            trace: "x".to_string(),
+            currency: "USD".to_string(),
+            recorded_percent: 100.0,
+            sample_percent: 100.0,
+            first_percent: std::collections::BTreeMap::new(),
+            choices,
+        };
+        let plan = SizingPlan {
+            policies: Vec::new(),
+            record_bytes: Vec::new(),
+            ram: Vec::new(),
+            flash: Vec::new(),
+            flash_devices: Vec::new(),
+            without_flash: true,
+            disk: String::new(),
+            disks: Vec::new(),
+            requests_per_s: None,
+            sample_percent: None,
+            prices: Prices::shipped().expect("they can be read"),
+        };
+        people(&found, &plan, &Wish { response_ms: None, budget: None }, false)
+    }
+
+    #[test]
+    fn a_cache_is_compared_with_none_and_the_quickest_is_shown() {
+        let one = told(vec![choice(1.0, 2.0, 6.0)]);
+        assert!(one.contains("50.0 %") && !one.contains("Do not buy"), "{one}");
+        let none = told(vec![choice(1.0, 5.9, 6.0), choice(2.0, 5.8, 6.0)]);
+        assert!(none.contains("Do not buy"), "{none}");
+        // Quicker by less than is worth its price, and yet the one that the legend names.
+        let close = told(vec![choice(1.0, 2.0, 6.0), choice(2.0, 1.99, 6.0)]);
+        assert!(close.contains("\n*") && close.contains("2.00"), "{close}");
+        assert!(close.contains("\n1 of 2 choices"), "{close}");
+    }
+
+    #[test]
+    fn lives_are_never_nothing() {
+        let years = [200.0, 3.21, 0.5, 0.001, 1e-9].map(life);
+        assert_eq!(years, ["> 100 years", "3.2 years", "183 days", "< 1 day", "< 1 day"]);
     }
 }
