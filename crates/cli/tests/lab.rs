@@ -69,6 +69,47 @@ fn a_table_for_people_and_a_plot() {
     assert!(picture.starts_with("<svg") && picture.contains("lirs"), "{picture}");
 }
 
+/// With sizes that differ, the farthest next use is not the best to evict.
+#[test]
+fn no_optimum_is_claimed_where_sizes_differ() {
+    let directory = with_loop();
+    fs::write(directory.path().join("sizes.csv"), "1,7,100\n2,8,300\n3,7,100\n4,9,50\n")
+        .expect("it can be written");
+    let text = |arguments: &[&str]| {
+        let output = lab(directory.path(), arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("it is text")
+    };
+    let sized = ["--policies", "lru,min", "--sizes", "50%"];
+    let people = text(&[&["sizes.csv"], &sized[..]].concat());
+    assert!(
+        people.contains("min (farthest next use)") && !people.contains("(optimum)"),
+        "{people}"
+    );
+    assert!(people.contains("an optimum only when all sizes are equal"), "{people}");
+    let both = text(&[&["loop.trace", "sizes.csv", "--markdown"], &sized[..]].concat());
+    assert!(both.contains("min (optimum)") && both.contains(", no optimum |"), "{both}");
+}
+
+/// A recording of a share is said to be one.
+#[test]
+fn a_recording_of_a_share_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let lines: String =
+        (0..200u64).map(|at| format!("{at} r 00ab {} 4096\n", at % 50 * 4096)).collect();
+    let text = format!("warmfront recording 1, 25 % of all contents\n{lines}");
+    fs::write(directory.path().join("x.trace"), text).expect("it can be written");
+    for command in ["policies", "size"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_warmfront"))
+            .args(["lab", command, "x.trace"])
+            .current_dir(directory.path())
+            .output()
+            .expect("the command runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("a recording of 25 % of the contents"), "{command}: {output:?}");
+    }
+}
+
 #[test]
 fn several_traces_end_with_standings() {
     let directory = with_loop();
@@ -122,6 +163,21 @@ fn experiments(arguments: &[&str]) -> Output {
 }
 
 #[test]
+fn a_recording_of_nothing_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for [option, value] in [["--seconds", "0"], ["--size", "0"], ["--sample", "101"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_warmfront"))
+            .args(["record", option, value, "--output", "x.trace", "/"])
+            .current_dir(directory.path())
+            .output()
+            .expect("the command runs");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{option}: {message}");
+        assert!(!directory.path().join("x.trace").exists(), "{option}");
+    }
+}
+
+#[test]
 fn experiments_are_listed_and_repeat_to_the_byte() {
     let text = |arguments: &[&str]| {
         let output = experiments(arguments);
@@ -137,6 +193,11 @@ fn experiments_are_listed_and_repeat_to_the_byte() {
     assert_eq!(csv().matches("experiment,what").count(), 1);
     let unknown = experiments(&["run", "flash-power-loss", "tape"]);
     assert!(!unknown.status.success() && unknown.stdout.is_empty(), "{unknown:?}");
+    let begun = std::time::Instant::now();
+    let nowhere = experiments(&["run", "--all", "--report", "/nowhere/x.html"]);
+    assert!(!nowhere.status.success() && nowhere.stdout.is_empty(), "{nowhere:?}");
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("/nowhere/x.html"), "{nowhere:?}");
+    assert!(begun.elapsed().as_secs() < 20, "it is refused before anything is done");
     let message = String::from_utf8_lossy(&unknown.stderr);
     assert!(message.contains("\"tape\"") && message.contains("l2arc-lanes"), "{message}");
 }
@@ -164,8 +225,10 @@ fn sizes_are_found_for_people_and_programs() {
     let found: serde_json::Value = serde_json::from_slice(&programs.stdout).expect("it is JSON");
     assert_eq!(found["choices"].as_array().map(Vec::len), Some(8));
     assert_eq!(found["currency"], "USD");
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 8] = [
         (&["--response", "fast"], 2, "is not a time"),
+        (&["--sample", "101"], 2, "at most 100"),
+        (&["--plot", "no/where.svg"], 1, "cannot write the plot no/where.svg"),
         (&["--budget=-5"], 2, "above zero"),
         (&["--disk", "tape"], 1, "nearline-7200"),
         (&["--prices", "none.toml"], 1, "cannot read the prices none.toml"),

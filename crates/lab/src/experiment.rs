@@ -1,5 +1,6 @@
 //! [`Experiment`]: what the sources report, done again on models.
 
+mod bounds;
 mod ceiling;
 mod clients;
 mod database;
@@ -22,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use crate::machine::MachineError;
 use crate::model::EquipmentError;
 use trial::Trial;
+
+pub use bounds::OutOfBounds;
 
 /// An experiment: a question, the equipment, and what is done.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -75,8 +78,31 @@ pub struct Finding {
     pub lab: f64,
     /// What it found at half the size and with everything drawn anew, if sizes are divided.
     pub half: Option<f64>,
+    /// Whether it proves anything that it agrees with the source.
+    pub basis: Basis,
+}
+
+/// What a figure rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// It came out.
+    Found,
     /// A parameter was chosen to hit the source's figure, so that it proves nothing.
-    pub fitted: bool,
+    Fitted,
+    /// It is what went in, or follows from that alone, so that it proves nothing either.
+    Input,
+}
+
+impl Basis {
+    /// What stands beside a figure that proves nothing.
+    pub fn mark(self) -> Option<&'static str> {
+        match self {
+            Basis::Found => None,
+            Basis::Fitted => Some("fitted"),
+            Basis::Input => Some("from the input"),
+        }
+    }
 }
 
 /// What an experiment found: figures and pictures.
@@ -153,11 +179,15 @@ impl Line {
 
 impl Finding {
     fn new(what: impl Into<String>, unit: &'static str, source: Option<f64>, lab: f64) -> Finding {
-        Finding { what: what.into(), unit, source, lab, half: None, fitted: false }
+        Finding { what: what.into(), unit, source, lab, half: None, basis: Basis::Found }
     }
 
     fn fitted(self) -> Finding {
-        Finding { fitted: true, ..self }
+        Finding { basis: Basis::Fitted, ..self }
+    }
+
+    fn given(self) -> Finding {
+        Finding { basis: Basis::Input, ..self }
     }
 
     /// The lab's figure over the source's, unless that is zero or there is none.
@@ -198,6 +228,14 @@ pub enum ExperimentError {
         name: String,
         /// What and where.
         source: Box<toml::de::Error>,
+    },
+    /// A value is larger or smaller than any that an experiment can have.
+    #[error("the experiment {name} cannot be done: {bounds}")]
+    OutOfBounds {
+        /// Its name.
+        name: String,
+        /// Which value, and what is allowed.
+        bounds: OutOfBounds,
     },
     /// Its equipment cannot be had.
     #[error(transparent)]
@@ -266,10 +304,16 @@ impl Experiment {
     /// # Errors
     /// When it is not TOML, or its keys and values are not those of an experiment.
     pub fn parse(name: &str, text: &str) -> Result<Experiment, ExperimentError> {
-        toml::from_str(text).map_err(|source| ExperimentError::Malformed {
-            name: name.to_owned(),
-            source: Box::new(source),
-        })
+        let malformed =
+            |source| ExperimentError::Malformed { name: name.to_owned(), source: Box::new(source) };
+        let experiment = toml::from_str(text).map_err(malformed)?;
+        let table: toml::Table = toml::from_str(text).map_err(malformed)?;
+        match table.get("procedure").and_then(toml::Value::as_table) {
+            Some(procedure) => bounds::check("procedure", procedure)
+                .map_err(|bounds| ExperimentError::OutOfBounds { name: name.to_owned(), bounds })?,
+            None => unreachable!("an experiment has a procedure"),
+        }
+        Ok(experiment)
     }
 
     /// Does it, and if it divides sizes, once more at half of them, for the errors of its
@@ -322,15 +366,15 @@ impl Procedure {
 
 /// Findings as CSV, with a line of headings.
 pub fn csv(name: &str, findings: &[Finding]) -> String {
-    let mut text = String::from("experiment,what,unit,source,lab,error,ratio,fitted\n");
+    let mut text = String::from("experiment,what,unit,source,lab,error,ratio,basis\n");
     for finding in findings {
         let figure =
             |figure: Option<f64>| figure.map_or(String::new(), |figure| figure.to_string());
-        let Finding { what, unit, source, lab, fitted, .. } = finding;
+        let Finding { what, unit, source, lab, basis, .. } = finding;
+        let mark = basis.mark().unwrap_or_default();
         let quoted = what.replace('"', "\"\"");
         let [source, error, ratio] = [*source, finding.error(), finding.ratio()].map(figure);
-        let _ =
-            writeln!(text, "{name},\"{quoted}\",{unit},{source},{lab},{error},{ratio},{fitted}");
+        let _ = writeln!(text, "{name},\"{quoted}\",{unit},{source},{lab},{error},{ratio},{mark}");
     }
     text
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::experiment::{Experiment, Finding, Outcome};
+use crate::experiment::{Basis, Experiment, Finding, Outcome};
 use crate::picture::{bars, lines, thousands};
 use crate::plot::PlotError;
 
@@ -33,8 +33,9 @@ pub fn html(done: &[(&str, Experiment, Outcome)]) -> Result<String, PlotError> {
          <title>The lab of Warmfront</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <h1>The lab</h1>\n<p class=\"lead\">What five documents report of caches, done again: the \
          engine of Warmfront on modelled devices and virtual time, with nothing of it replaced. \
-         Each figure stands beside the source's. A figure that a parameter was fitted to proves \
-         nothing and is marked; where the lab disagrees, the text says why. Terabytes do not fit \
+         Each figure stands beside the source's. A figure that a parameter was fitted to, or that \
+         follows from what went in, proves nothing and is marked; where the lab disagrees, the \
+         text says why. Terabytes do not fit \
          into a laptop, so most sizes are divided; the scaled error of a figure is how far it \
          moves when they are divided by twice as much and everything is drawn anew.</p>\n"
     );
@@ -58,9 +59,9 @@ pub fn markdown(name: &str, experiment: &Experiment, outcome: &Outcome, is_first
     let _ = writeln!(text, "|---|---|--:|{}|--:|", columns.1);
     for finding in &outcome.findings {
         let source = finding.source.map_or("\u{2013}".to_string(), thousands);
-        let fitted = if finding.fitted { ", fitted" } else { "" };
+        let mark = finding.basis.mark().map_or(String::new(), |mark| format!(", {mark}"));
         let ratio =
-            finding.ratio().map_or("\u{2013}".to_string(), |ratio| format!("{ratio:.2}{fitted}"));
+            finding.ratio().map_or("\u{2013}".to_string(), |ratio| format!("{ratio:.2}{mark}"));
         let (what, unit, mut lab) = (&finding.what, finding.unit, thousands(finding.lab));
         if is_scaled {
             let _ = write!(lab, " | {}", error(finding));
@@ -98,7 +99,8 @@ fn overview(page: &mut String, done: &[(&str, Experiment, Outcome)]) {
     page.push_str(
         "<section>\n<h2>All at a glance</h2>\n<p>Each dot is a figure of the lab over the \
          source's: in the middle they are equal, at the edges one is twice the other or more. \
-         Rings are figures that something was fitted to, and the lines to both sides of a dot are \
+         Rings are figures that something was fitted to or that went in, and the lines to both \
+         sides of a dot are \
          its scaled error. The darker band is 15 % to both sides, the lighter one 30 %.</p>\n\
          <table class=\"overview\">\n",
     );
@@ -136,7 +138,7 @@ fn dots(findings: &[Finding]) -> String {
     let _ = write!(svg, "<line x1=\"0\" x2=\"{WIDTH}\" y1=\"11\" y2=\"11\"/>");
     for finding in findings {
         let Some(ratio) = finding.ratio() else { continue };
-        let class = if finding.fitted { "fitted" } else { "free" };
+        let class = if finding.basis == Basis::Found { "free" } else { "fitted" };
         if let (Some(error), Some(source)) = (finding.error(), finding.source) {
             let error = (error / source).abs();
             let _ = write!(
@@ -234,7 +236,7 @@ fn pictured(findings: &[Finding]) -> Vec<(&str, Vec<Finding>)> {
     let mut groups: Vec<_> =
         groups.into_iter().map(|((_, measure), group)| (measure, group)).collect();
     groups.sort_by_key(|(_, group)| {
-        let is_compared = group.iter().any(|it| it.source.is_some() && !it.fitted);
+        let is_compared = group.iter().any(|it| it.source.is_some() && it.basis == Basis::Found);
         std::cmp::Reverse((is_compared, group.len()))
     });
     groups.truncate(PICTURES_MAX);
@@ -301,10 +303,10 @@ fn table(page: &mut String, outcome: &Outcome) {
     );
     for finding in &outcome.findings {
         let source = finding.source.map_or("&ndash;".to_string(), thousands);
-        let (ratio, class) = match finding.ratio() {
-            None => ("&ndash;".to_string(), ""),
-            Some(ratio) if finding.fitted => (format!("{ratio:.2}, fitted"), "fitted"),
-            Some(ratio) => {
+        let (ratio, class) = match (finding.ratio(), finding.basis.mark()) {
+            (None, _) => ("&ndash;".to_string(), ""),
+            (Some(ratio), Some(mark)) => (format!("{ratio:.2}, {mark}"), "fitted"),
+            (Some(ratio), None) => {
                 let off = (ratio - 1.0).abs();
                 let class = match off {
                     _ if off <= CLOSE => "close",

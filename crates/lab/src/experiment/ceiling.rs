@@ -50,16 +50,22 @@ impl Ceiling {
             findings.extend(self.measure(variant, trial)?);
         }
         let ceiling = self.variants.last().map_or(0, |variant| variant.cache_bytes.get());
-        findings.push(Finding::new(
-            format!("the ceiling, {ceiling:#x}, over 0x580000000"),
-            "ratio",
-            Some(1.0),
-            ceiling as f64 / 0x5_8000_0000u64 as f64,
-        ));
+        let what = format!("the ceiling, {ceiling:#x}, over 0x580000000");
+        let over = ceiling as f64 / 0x5_8000_0000u64 as f64;
+        findings.push(Finding::new(what, "ratio", Some(1.0), over).given());
         Ok(Outcome::from(findings))
     }
 
     fn measure(&self, variant: &Variant, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
+        let memory_bytes = self.memory_bytes.get();
+        let free_bytes = memory_bytes.saturating_sub(self.applications_bytes.get());
+        if free_bytes == 0 || variant.cache_bytes.get() > memory_bytes {
+            return Err(ExperimentError::Unfit(format!(
+                "of {memory_bytes} bytes of memory applications take {} and the cache {} with \
+                 {:?}; set a larger memory_bytes",
+                self.applications_bytes, variant.cache_bytes, variant.name
+            )));
+        }
         let (mut parameters, seed) = (trial.machine(&self.machine)?, trial.seed);
         parameters.memory_bytes = variant.cache_bytes;
         let divisor = parameters.divisor.get();
@@ -92,7 +98,7 @@ impl Ceiling {
             Arc::downgrade(&machine),
             Contention {
                 cache_bytes: variant.cache_bytes.get(),
-                free_bytes: self.memory_bytes.get() - self.applications_bytes.get(),
+                free_bytes,
                 burst_bytes: self.burst_bytes.get(),
                 every: Duration::from_secs_f64(self.burst_every_s.get()),
                 lasts: Duration::from_secs_f64(self.burst_s.get()),
@@ -117,7 +123,7 @@ impl Ceiling {
         Ok(vec![
             Finding {
                 source: variant.source_percent_of_ideal.map(Positive::get),
-                ..finding("of the ideal cache", "%", of_ideal)
+                ..finding("of the ideal cache", "%", of_ideal).given()
             },
             finding("reads found in RAM", "%", 100.0 * hits / (hits + misses)),
             finding("reads", "1/s", tally.operations_per_s()),
@@ -155,7 +161,7 @@ async fn applications(
         let short = contention.cache_bytes.saturating_sub(left);
         let give_back = Duration::from_nanos(contention.give_back.transfer(short));
         let before = of.memory_bytes();
-        of.set_memory_bytes(before - short / contention.divisor);
+        of.set_memory_bytes(before.saturating_sub(short / contention.divisor));
         drop(of);
         storage::Clock::sleep(&pause, give_back).await;
         {

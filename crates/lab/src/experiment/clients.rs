@@ -300,7 +300,7 @@ impl Clients {
         let machine = Machine::new(&parameters, seed)?;
         let bytes = self.bytes_each.get() / parameters.divisor;
         let bytes = bytes / WARMING.0 * WARMING.0;
-        if bytes == 0 {
+        if bytes < self.request_bytes.get() {
             return Err(ExperimentError::Unfit("the files are too small".to_string()));
         }
         if bytes / WARMING.0 > CHUNKS_MAX / u64::from(self.clients.get()) {

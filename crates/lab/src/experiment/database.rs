@@ -14,6 +14,9 @@ use crate::model::{Positive, Request};
 use crate::policy::{Lru, Objects, Policy};
 use crate::workload::Source;
 
+/// Most pages: what is known of each is kept in RAM.
+const PAGES_MAX: u64 = 1 << 26;
+
 /// A database with a buffer pool of its own, above the cache.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,6 +72,12 @@ impl Database {
         let machine = Machine::new(&parameters, trial.seed)?;
         let divisor = parameters.divisor.get();
         let pages = self.data_bytes.get() / divisor / self.page_bytes;
+        if !(1..=PAGES_MAX).contains(&pages) {
+            return Err(ExperimentError::Unfit(format!(
+                "there are {pages} pages, and 1 to {PAGES_MAX} are followed; set another \
+                 data_bytes or page_bytes"
+            )));
+        }
         let file = machine.file("ibdata1", pages * self.page_bytes.get());
         let ranks = Zipf::new(pages as f64, self.exponent.get())
             .map_err(|error| ExperimentError::Unfit(format!("exponent: {error}")))?;

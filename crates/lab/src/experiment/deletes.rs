@@ -57,6 +57,9 @@ impl Deletes {
                 INDEX_BYTES_MAX >> 30
             )));
         }
+        if index_bytes < self.read_bytes.get() {
+            return Err(ExperimentError::Unfit("the index is smaller than a read".to_string()));
+        }
         let index = machine.file("index", index_bytes);
         let mut random = Random::new(trial.seed);
         let read_bytes = self.read_bytes.get();

@@ -81,7 +81,8 @@ impl FindTwice {
                 "MB",
                 Some(self.source_mb.get()),
                 of_source,
-            ),
+            )
+            .given(),
             Finding::new("taken into the cache by this engine", "MB", None, engine),
         ]))
     }

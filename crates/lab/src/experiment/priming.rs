@@ -11,6 +11,9 @@ use super::{ExperimentError, Finding, Outcome, Trial};
 use crate::machine::{Machine, Step, Steps};
 use crate::model::Positive;
 
+/// Most records, and most searches of all: their order is kept in RAM.
+const RECORDS_MAX: u64 = 1 << 22;
+
 /// A directory server after a restart, with its data primed by several methods.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +83,13 @@ impl Priming {
         let scale = parameters.divisor.get() as f64;
         let machine = Machine::new(&parameters, seed)?;
         let records = self.data_bytes.get() / parameters.divisor / self.record_bytes;
+        let searches = records * u64::from(self.searches_per_record.get());
+        if records == 0 || searches > RECORDS_MAX {
+            return Err(ExperimentError::Unfit(format!(
+                "there are {records} records and {searches} searches, and 1 to {RECORDS_MAX} are \
+                 followed; set another data_bytes or record_bytes"
+            )));
+        }
         let file = machine.file("telco_id2entry.db3", records * self.record_bytes.get());
         let minutes = |time: Duration| time.as_secs_f64() * scale / 60.0;
 
@@ -118,7 +128,12 @@ impl Priming {
         let time = finding("dd time", "min", case.source_minutes, minutes(primed));
         let ldap = finding("LDAP time after it", "min", case.source_ldap_minutes, minutes(loading));
         let mut findings = vec![
-            if case.fitted == Some(Fitted::Dd) { time.fitted() } else { time },
+            match case.method {
+                // The data at the rate at which they are read.
+                Method::AtRate { .. } => time.given(),
+                _ if case.fitted == Some(Fitted::Dd) => time.fitted(),
+                _ => time,
+            },
             finding("share of the data", "%", case.source_percent, percent),
             if case.fitted == Some(Fitted::Ldap) { ldap.fitted() } else { ldap },
             finding(

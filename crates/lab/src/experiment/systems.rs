@@ -54,6 +54,10 @@ impl Systems {
         let (mut findings, seed) = (Vec::new(), trial.seed);
         for named in &self.systems {
             let file_bytes = self.file_bytes.get();
+            let disk = Equipment::shipped(&self.disk)?.build(&self.disk, seed)?;
+            if disk.size_bytes() < file_bytes {
+                return Err(ExperimentError::Unfit(format!("{} is too small", self.disk)));
+            }
             let system: Box<dyn MemorySystem> = match &named.system {
                 System::Ufs(parameters) => Box::new(Ufs::new(parameters, file_bytes)),
                 System::Zfs2009(parameters) => {
@@ -61,10 +65,6 @@ impl Systems {
                     Box::new(system.map_err(ExperimentError::Unfit)?)
                 }
             };
-            let disk = Equipment::shipped(&self.disk)?.build(&self.disk, seed)?;
-            if disk.size_bytes() < file_bytes {
-                return Err(ExperimentError::Unfit(format!("{} is too small", self.disk)));
-            }
             let mut reader = Reader { system, disk, now: 0, coming: Vec::new(), disk_bytes: 0 };
             let block = self.block_bytes.get();
             let blocks = NonZeroU64::new(file_bytes / block)

@@ -3,6 +3,7 @@ use std::path::Path;
 
 use ::lab::experiment::{self, Experiment, ExperimentError, Outcome};
 
+use super::check_writable;
 use crate::arguments::ExperimentArguments;
 use crate::failure::{Failure, Result};
 use crate::format::{Form, print};
@@ -34,6 +35,9 @@ pub(crate) fn run(arguments: &ExperimentArguments) -> Result<()> {
         .map(|name| found(name).map(|experiment| (*name, experiment)))
         .collect::<std::result::Result<Vec<_>, _>>()
         .map_err(Failure::usage)?;
+    if let Some(file) = &arguments.report {
+        check_writable("report", file)?;
+    }
     let mut done = Vec::new();
     for (index, (name, experiment)) in experiments.into_iter().enumerate() {
         let outcome = experiment.run().map_err(Failure::new)?;
@@ -78,10 +82,10 @@ fn people(name: &str, experiment: &Experiment, outcome: &Outcome, first: bool) -
             figure(finding.source),
             rounded(finding.lab),
             figure(finding.error()),
-            match finding.ratio() {
-                None => "-".to_string(),
-                Some(ratio) if finding.fitted => format!("{ratio:.2} fitted"),
-                Some(ratio) => format!("{ratio:.2}"),
+            match (finding.ratio(), finding.basis.mark()) {
+                (None, _) => "-".to_string(),
+                (Some(ratio), Some(mark)) => format!("{ratio:.2} {mark}"),
+                (Some(ratio), None) => format!("{ratio:.2}"),
             },
         ]);
     }
