@@ -23,8 +23,9 @@ pub enum EngineError {
     OutOfMemory(#[from] arc::OutOfMemory),
     /// The listings that are being read take their part of the ceiling.
     #[error(
-        "the directories that are being read hold {held_bytes} bytes of names, all that the ceiling \
-         has for them; let them be read to their end or closed, or raise the ceiling (set-arc-max)"
+        "the directories that are being read hold {held_bytes} bytes of names, all that the \
+         ceiling has for them; let them be read to their end or closed, or raise the ceiling \
+         (set-arc-max)"
     )]
     ListingsFull {
         /// Bytes that they take.
