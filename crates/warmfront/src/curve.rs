@@ -12,6 +12,7 @@ use crate::file::OpenFile;
 use crate::object::{Layout, Tenant};
 use crate::pool::Pool;
 use crate::record::Record;
+use crate::shares::ShareInForce;
 
 /// Curves of datasets that are told at once.
 pub const CURVES_MAX: usize = 256;
@@ -55,7 +56,8 @@ pub struct CurveReport {
     pub name: String,
     /// Which of the two.
     pub scope: CurveScope,
-    /// The hit rate of today's size: contents in RAM, and what of the ceiling is still free.
+    /// The hit rate of today's size: contents in RAM, and what may still be taken of the ceiling, or
+    /// of a share of it.
     pub today: SizePoint,
     /// Share of accesses, 0 to 1, that were hits in the cache that there is, prefetching included.
     pub measured_hit_rate: f64,
@@ -202,7 +204,13 @@ impl Pool {
             Some(tenant) if tenants.len() == 1 => self.curve.snapshot(&self.load(&[tenant])),
             Some(tenant) => tenant.counters.curve.snapshot(&self.load(&[tenant])),
         };
-        let today = tenant.map_or(0, |tenant| self.data_bytes(&[tenant])) + free;
+        let room = match self.memory.share_in_force(self.number, name) {
+            None => free,
+            Some(ShareInForce { share, charged_bytes }) => free
+                .max(share.reserve_bytes.saturating_sub(charged_bytes))
+                .min(share.limit_bytes.saturating_sub(charged_bytes)),
+        };
+        let today = tenant.map_or(0, |tenant| self.data_bytes(&[tenant])) + room;
         Ok(CurveReport::new(name.into(), CurveScope::Dataset, today, &snapshot))
     }
 

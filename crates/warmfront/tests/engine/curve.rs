@@ -99,6 +99,23 @@ fn datasets_have_curves_of_their_own() {
 }
 
 /// Under a ceiling that has no room for curves there are none, and reads go on.
+/// Of a full cache a dataset with a reserve may still take that, and of an empty one a dataset with
+/// a limit no more than that.
+#[test]
+fn todays_size_is_what_a_share_leaves() {
+    let bench = Bench::new(&["prefetch=none", "recordsize=16K"], CEILING);
+    for (name, property, value) in [("first", "arcreserve", "40M"), ("second", "arclimit", "8M")] {
+        let dataset = format!("pool/{name}");
+        bench.pool.datasets().create(&dataset, Some(name.as_ref())).expect("a new name");
+        bench.set(&dataset, &[(property, value)]).expect("it fits");
+        read_in_a_loop(&bench, name, 20, 10);
+    }
+    let today = |name: &str| bench.pool.curve(Some(name)).expect("it exists").today.bytes >> 20;
+    assert_eq!(today("pool/second"), 7, "limit less what its metadata takes");
+    read_in_a_loop(&bench, "file", 2 * CEILING as usize / RECORD, 1);
+    assert!((38..=40).contains(&today("pool/first")), "{}", today("pool/first"));
+}
+
 #[test]
 fn under_a_very_low_ceiling_there_is_no_curve() {
     let bench = Bench::new(&["prefetch=none", "recordsize=16K"], 4 << 20);

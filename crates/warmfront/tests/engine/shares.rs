@@ -27,7 +27,7 @@ fn bench(names: &[&str], mebibytes: u64) -> (Bench, Vec<Arc<OpenFile>>) {
 }
 
 impl Bench {
-    fn set(&self, dataset: &str, settings: &[(&str, &str)]) -> Result<(), DatasetError> {
+    pub fn set(&self, dataset: &str, settings: &[(&str, &str)]) -> Result<(), DatasetError> {
         self.pool.datasets().edit(|tree| {
             settings.iter().try_for_each(|(name, value)| tree.set(dataset, name, value))
         })
