@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use warmfront_tests::{
     Compare, Mount, Requirement, SmallDisk, copy_tree, difference, fill, is_mounted, random_bytes,
     require, source_tree, test_directory, wait_until,
@@ -624,5 +625,52 @@ fn other_users() {
     assert_eq!(fs::metadata(mount.join("own")).unwrap().mode() & 0o7777, 0o777);
     let stat = rustix::fs::statat(CWD, mount.origin().join("own"), AtFlags::empty()).unwrap();
     assert_eq!(stat.st_mode & 0o7777, 0o777, "at the origin too");
+    mount.unmount();
+}
+
+/// Who opens all files that the daemon can have open is refused before nothing is left for others.
+#[test]
+fn descriptors_are_left_for_others() {
+    require!(Requirement::Fuse);
+    const LIMIT: u64 = 400;
+    let mut mount = Mount::new();
+    let expected = fill(&mount.origin().join("file"), 1, 5000);
+    let daemon = Pid::from_raw(mount.daemon_id() as i32);
+    let limit = Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) };
+    prlimit(daemon, Resource::Nofile, limit).expect("it is ours");
+    let mut open = Vec::new();
+    let refused = loop {
+        match File::open(mount.join("file")) {
+            Ok(file) => open.push(file),
+            Err(refused) => break refused,
+        }
+        assert!(open.len() < LIMIT as usize, "nobody is refused");
+    };
+    assert_eq!(refused.raw_os_error(), Some(Errno::MFILE.raw_os_error()));
+    assert!(open.len() > 50, "{} files are open", open.len());
+    // So is who makes one, before it is made.
+    let (mut made, mut names) = (Vec::new(), (0..).map(|number| format!("new-{number}")));
+    let (name, refused) = loop {
+        let name = names.next().expect("no end");
+        match File::create(mount.join(&name)) {
+            Ok(file) => made.push(file),
+            Err(refused) => break (name, refused),
+        }
+        assert!(made.len() < LIMIT as usize, "nobody is refused");
+    };
+    assert_eq!(refused.raw_os_error(), Some(Errno::MFILE.raw_os_error()));
+    assert!(!mount.origin().join(name).exists());
+    // What is open can be used, names can be looked at and changed, and the daemon answers.
+    let mut bytes = vec![0; expected.len()];
+    for file in &open {
+        file.read_exact_at(&mut bytes, 0).expect("it reads");
+        assert!(bytes == expected);
+    }
+    fs::create_dir(mount.join("directory")).expect("it is made");
+    assert_eq!(fs::read_dir(mount.path()).expect("it opens").count(), 2 + made.len());
+    assert!(mount.status()["resident_bytes"].as_u64() > Some(0));
+    drop((open, made));
+    let opens = || File::open(mount.join("file")).is_ok();
+    assert!(wait_until(Duration::from_secs(10), opens), "the descriptors come back");
     mount.unmount();
 }

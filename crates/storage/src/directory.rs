@@ -21,7 +21,7 @@ use crate::{
     Attributes, Caller, Capabilities, Created, DirectoryEntry, Entry, Node, NodeKind, ObjectId,
     OpenMode, Origin, OriginFile, RenameFlags, Result, SetAttributes, SpaceUsage, Task, XattrMode,
 };
-pub use descriptor_cache::DIRECTORIES_MAX;
+pub use descriptor_cache::{DIRECTORIES_MAX, descriptors_for_files};
 use tree::Tree;
 
 /// How a directory is used as an origin.

@@ -32,7 +32,7 @@ pub use device::{
     DeviceInfo, DeviceOperation, DeviceOptions, DeviceTask, FaultyDevice, FileDevice, MemoryDevice,
     QUEUE_MAX, Transport, block_on, foreign_contents, foreign_end,
 };
-pub use directory::{DIRECTORIES_MAX, DirectoryOptions, DirectoryOrigin};
+pub use directory::{DIRECTORIES_MAX, DirectoryOptions, DirectoryOrigin, descriptors_for_files};
 pub use error::{OriginError, Result};
 pub use faulty::{Faults, FaultyOrigin};
 pub use layer::{Call, Layer, Layered};

@@ -293,7 +293,8 @@ fn descriptors() -> Finding {
         return finding("open files", Verdict::Ok, "unlimited", None);
     };
     let directories = (descriptors / DIRECTORIES_SHARE).min(storage::DIRECTORIES_MAX as u64);
-    let files = (descriptors - directories) / DESCRIPTORS_EACH;
+    let for_files = storage::descriptors_for_files(descriptors);
+    let files = (for_files - directories) / DESCRIPTORS_EACH;
     let told = format!(
         "at least {files}, with a limit of {descriptors} descriptors, of which each takes up to \
          {DESCRIPTORS_EACH}"

@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::ObjectId;
@@ -27,6 +28,26 @@ pub(super) fn raise_limit() -> usize {
     }
     let share = limit.current.map_or(u64::MAX, |n| n / DESCRIPTOR_SHARE);
     usize::try_from(share).unwrap_or(usize::MAX).clamp(DIRECTORIES_MIN, DIRECTORIES_MAX)
+}
+
+/// Descriptors that open files leave for everything else: for who asks how things are, and for what
+/// others do meanwhile. The part of all, as its divisor, and the most.
+const SPARE_SHARE: u64 = 8;
+const SPARE_MAX: u64 = 256;
+
+/// How many of so many descriptors are for open files and directories.
+pub fn descriptors_for_files(limit: u64) -> u64 {
+    limit - (limit / SPARE_SHARE).min(SPARE_MAX)
+}
+
+/// Refuses one more open file when it has a descriptor that is for something else.
+pub(super) fn leave_spare(descriptor: &OwnedFd) -> rustix::io::Result<()> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // The system gives the lowest number that is free.
+    match (descriptor.as_raw_fd() as u64) < descriptors_for_files(limit) {
+        true => Ok(()),
+        false => Err(Errno::MFILE),
+    }
 }
 
 /// Descriptors of objects in use: directories, the least recently used closed first, and objects

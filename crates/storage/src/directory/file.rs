@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, SeekFrom as SystemSeek, openat};
 use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev, pwritev2, retry_on_intr};
 
+use super::descriptor_cache::leave_spare;
 use super::direct;
 use super::objects::{change_attributes, truncate};
 use super::stat::{attributes_of, identity_of, stat_of};
@@ -54,6 +55,7 @@ impl Tree {
         flags.set(OFlags::TRUNC, mode.truncate);
         let descriptor = retry_on_intr(|| openat(CWD, proc_path(&handle), flags, Mode::empty()))
             .map_err(fail)?;
+        leave_spare(&descriptor).map_err(fail)?;
         self.pin(&stat, &handle).map_err(fail)?;
         Ok(self.file(object, descriptor, mode))
     }
@@ -206,7 +208,8 @@ impl Direct {
         }
         let opened = self.descriptor.get_or_init(|| {
             let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-            openat(CWD, proc_path(&file.descriptor), flags, Mode::empty()).ok()
+            let opened = openat(CWD, proc_path(&file.descriptor), flags, Mode::empty()).ok();
+            opened.filter(|descriptor| leave_spare(descriptor).is_ok())
         });
         if opened.is_none() {
             file.refuse_direct();

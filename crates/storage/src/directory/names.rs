@@ -116,6 +116,7 @@ impl Tree {
             true => (self.directory(operation, node.parent)?, OsStr::new(".")),
             false => (self.at(operation, node.parent, node.name)?, node.name),
         };
+        self.leave_spare().map_err(|errno| self.object_error(operation, errno))?;
         let opened = {
             let acting = self.acting_as(operation, node.caller)?;
             openat(&*directory, name, flags, acting.permissions(node.permissions))

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, openat};
 use rustix::io::Errno;
 
-use super::descriptor_cache::{DescriptorCache, raise_limit};
+use super::descriptor_cache::{DescriptorCache, leave_spare, raise_limit};
 use super::node_table::{DEPTH_MAX, Identity, NodeTable, Place};
 use super::stat::{attributes_of, identity_of, stat_at, stat_of};
 use super::{DirectoryOptions, caller, direct};
@@ -94,6 +94,11 @@ impl Tree {
 
     pub fn readable(&self) -> &OwnedFd {
         &self.readable
+    }
+
+    /// Refuses to make one more open file when few descriptors are left.
+    pub fn leave_spare(&self) -> rustix::io::Result<()> {
+        leave_spare(&rustix::io::fcntl_dupfd_cloexec(&self.root, 0)?)
     }
 
     // ---- errors ----
