@@ -56,8 +56,8 @@ pub struct CurveReport {
     pub name: String,
     /// Which of the two.
     pub scope: CurveScope,
-    /// The hit rate of today's size: contents in RAM, and what may still be taken of the ceiling, or
-    /// of a share of it.
+    /// The hit rate of today's size: contents in RAM, and what may still be taken of the ceiling
+    /// or of a share of it.
     pub today: SizePoint,
     /// Share of accesses, 0 to 1, that were hits in the cache that there is, prefetching included.
     pub measured_hit_rate: f64,
