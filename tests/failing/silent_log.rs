@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use warmfront_tests::{
-    Background, FaultyDisk, Finished, Frozen, Mount, Requirement, SmallDisk, require,
+    Background, FaultyDisk, Finished, Frozen, Mount, Requirement, SmallDisk, require, wait_until,
 };
 
 use crate::cache::Hanging;
@@ -107,4 +107,41 @@ fn nothing_goes_on_without_a_log_on_a_file_system_that_does_not_answer() {
         disk.faults().hang(|_| true);
         Hanging(&disk)
     });
+}
+
+/// One whose commit the device holds is held with it; what others write goes to the origin.
+#[test]
+fn who_is_held_by_the_log_holds_up_nobody_else() {
+    require!(
+        Requirement::Fuse,
+        Requirement::Root,
+        Requirement::Tool("mkfs.ext4"),
+        Requirement::Tool("fsfreeze")
+    );
+    const GIVEN_UP_MAX: Duration = Duration::from_secs(40);
+    let disk = SmallDisk::ext4(96 << 20);
+    let log = format!("{}:32M", disk.path().join("log").display());
+    let builder = Mount::builder().argument("--arc-max=64M").argument("-owrite=back");
+    let mut mount = builder.argument("--log").argument(&log).start();
+    write(&mount.join("before"), "contents");
+    let frozen = Frozen::new(&disk);
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| write(&mount.join("held"), "contents"));
+        std::thread::sleep(Duration::from_secs(2));
+        fs::write(mount.join("later"), "contents").expect("it is taken");
+        let at_origin = || {
+            fs::read_to_string(mount.origin().join("later")).is_ok_and(|text| text == "contents")
+        };
+        assert!(wait_until(GIVEN_UP_MAX, at_origin), "{}", mount.log());
+        within(GIVEN_UP_MAX, || write(&mount.join("lasting"), "contents"));
+        let said = mount.run(&["status", mount.path().to_str().expect("text")]);
+        assert!(said.contains("failed"), "{said}");
+        drop(frozen);
+        held.join().expect("it ends with the device");
+    });
+    mount.unmount();
+    for name in ["before", "held", "later", "lasting"] {
+        let text = fs::read_to_string(mount.origin().join(name)).expect("it is there");
+        assert_eq!(text, "contents", "{name}");
+    }
 }

@@ -32,6 +32,9 @@ const KEPT_MAX: Duration = Duration::from_secs(60);
 /// Times that an append waits for a commit that is to make room.
 const ATTEMPTS_MAX: usize = 4;
 
+/// How long a log device may keep a block before it is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
 /// A pool's log device.
 pub(crate) struct Intent {
     pub(crate) log: Arc<Log>,
@@ -158,7 +161,20 @@ impl Pool {
     /// would not find it: `reason` says why. What it made last is brought to the origin.
     pub fn give_up_log(self: &Arc<Self>, id: [u8; 16], reason: &str) {
         let Some(intent) = self.intent().filter(|intent| intent.log.id() == id) else { return };
-        self.log_failed(&intent, &reason);
+        self.give_up(&intent, &reason);
+    }
+
+    /// Gives up the log if its device has not answered for a while. Who is held by the device stays
+    /// so; for all others what the log made last is brought to the origin.
+    pub fn give_up_silent_log(self: &Arc<Self>) {
+        let Some(intent) = self.intent() else { return };
+        if let Some(failed) = intent.log.give_up_overdue(SILENCE_MAX) {
+            self.give_up(&intent, &failed);
+        }
+    }
+
+    fn give_up(self: &Arc<Self>, intent: &Arc<Intent>, reason: &dyn std::fmt::Display) {
+        self.log_failed(intent, reason);
         // Should the origin not take it at once, it is tried again.
         self.took(0);
         self.tend();

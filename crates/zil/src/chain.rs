@@ -35,6 +35,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, Shared};
 use storage::{AlignedBuffer, DeviceError};
@@ -113,6 +114,7 @@ pub(crate) struct Wait<'a> {
     pub(crate) waker: &'a Waker,
     /// Whether he has not been told yet what to poll.
     pub(crate) at_first: bool,
+    pub(crate) now: Duration,
     /// Those who are to be woken.
     pub(crate) wake: &'a mut Vec<Waker>,
 }
@@ -301,18 +303,17 @@ impl Chain {
         while self.flights.len() < lanes.max(1)
             && self.waiting.front().is_some_and(|front| front.first <= wanted)
         {
-            legs.extend(self.depart(wait.id, &mut begin, wait.wake));
+            legs.extend(self.depart(wait, &mut begin));
         }
         (standing, legs)
     }
 
-    /// Lets the first block that waits begin its way, for the waiter `me` to poll or for another
-    /// one, who is to be woken.
+    /// Lets the first block that waits begin its way, for this waiter to poll or for another one,
+    /// who is to be woken.
     fn depart(
         &mut self,
-        me: Option<u64>,
+        wait: &mut Wait<'_>,
         begin: &mut impl FnMut(Departure) -> Write,
-        wake: &mut Vec<Waker>,
     ) -> Option<Leg> {
         let mut filling = self.waiting.pop_front().expect("a block that waits");
         let start = self.next;
@@ -337,7 +338,8 @@ impl Chain {
         let address = filling.address;
         let buffer = Arc::new(filling.buffer);
         let write = begin(Departure { address, buffer, records: filling.records });
-        self.flights.depart(me, start.block, (start.first, last), bytes, write, wake)
+        let Wait { id: me, now, wake, .. } = wait;
+        self.flights.depart(*me, start.block, (start.first, last), bytes, write, *now, wake)
     }
 
     /// Takes back a write that was polled, and is not done.
@@ -358,10 +360,7 @@ impl Chain {
             && self.failed.as_ref().is_none_or(|failed| from < failed.from)
         {
             news = self.failed.is_none();
-            self.failed = Some(Failed { from, error });
-            // None of them could last: there is a gap before.
-            self.buffered_bytes -=
-                self.waiting.drain(..).map(|filling| filling.buffer.len()).sum::<usize>();
+            self.fail(Failed { from, error });
         }
         let failed = self.failed.as_ref().map(|failed| failed.from);
         while let Some(flight) = self.flights.pop() {
@@ -370,10 +369,37 @@ impl Chain {
                 self.durable = flight.last;
             }
         }
-        let durable = self.durable;
+        self.dismiss(wake);
+        news
+    }
+
+    /// Fails when a block has been under way for longer than `max`; returns that, if it is news.
+    pub(crate) fn give_up_overdue(
+        &mut self,
+        now: Duration,
+        max: Duration,
+        wake: &mut Vec<Waker>,
+    ) -> Option<Failed> {
+        let overdue = self.flights.overdue(now, max).filter(|_| self.failed.is_none())?;
+        let error = DeviceError::TimedOut { operation: "write", seconds: max.as_secs() };
+        let failed = Failed { from: overdue.first, error };
+        self.fail(failed.clone());
+        self.dismiss(wake);
+        Some(failed)
+    }
+
+    fn fail(&mut self, failed: Failed) {
+        self.failed = Some(failed);
+        // None of them could last: there is a gap before.
+        self.buffered_bytes -=
+            self.waiting.drain(..).map(|filling| filling.buffer.len()).sum::<usize>();
+    }
+
+    /// Lets those go who need not wait any more, or wait in vain.
+    fn dismiss(&mut self, wake: &mut Vec<Waker>) {
+        let (durable, failed) = (self.durable, self.failed.as_ref().map(|failed| failed.from));
         let is_done = |up_to| up_to <= durable || failed.is_some_and(|failed| up_to >= failed);
         self.flights.dismiss(is_done, wake);
-        news
     }
 
     /// Takes one out who gives up.

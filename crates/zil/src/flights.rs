@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::task::Waker;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use storage::DeviceError;
@@ -29,6 +30,7 @@ pub(crate) struct Flight {
     pub(crate) first: Position,
     pub(crate) last: Position,
     pub(crate) bytes: usize,
+    departed_at: Duration,
     /// Nothing while somebody polls it, and once it has arrived.
     write: Option<Write>,
     driver: Option<u64>,
@@ -112,6 +114,7 @@ impl Flights {
         (first, last): (Position, Position),
         bytes: usize,
         write: Write,
+        now: Duration,
         wake: &mut Vec<Waker>,
     ) -> Option<Leg> {
         let mut needs = self.waiters.iter().filter(|waiter| waiter.up_to >= first);
@@ -129,6 +132,7 @@ impl Flights {
             first,
             last,
             bytes,
+            departed_at: now,
             write,
             driver: Some(id),
             arrived: false,
@@ -140,6 +144,12 @@ impl Flights {
     pub(crate) fn goes_on(&mut self, block: u64, write: Write) {
         let flight = self.queue.iter_mut().find(|flight| flight.block == block);
         flight.expect("it is under way until it arrives").write = Some(write);
+    }
+
+    /// The first block that has been under way for longer than `max`.
+    pub(crate) fn overdue(&self, now: Duration, max: Duration) -> Option<&Flight> {
+        let is_overdue = |flight: &&Flight| now.saturating_sub(flight.departed_at) > max;
+        self.queue.iter().filter(|flight| !flight.arrived).find(is_overdue)
     }
 
     /// Notes that a block has arrived, and returns its first record.

@@ -294,6 +294,18 @@ impl Log {
         self.renew(|chain, begin| chain.release(up_to, begin)).await
     }
 
+    /// Fails the log if a block has been under way for longer than `max`, and tells that once.
+    ///
+    /// A block may be written by the thread of one who waits for it, which a device that hangs
+    /// holds: he is not let go, but all others are.
+    pub fn give_up_overdue(&self, max: Duration) -> Option<Failed> {
+        let mut wake = Vec::new();
+        let now = self.clock.now();
+        let failed = self.state.lock().chain.give_up_overdue(now, max, &mut wake);
+        wake.into_iter().for_each(Waker::wake);
+        failed
+    }
+
     /// Makes a log that has failed usable again, empty. Everything that was ever appended must
     /// last at the origin.
     ///
@@ -412,8 +424,8 @@ impl Future for Waiting<'_> {
             let (standing, legs) = {
                 let state = &mut *log.state.lock();
                 log.note(state, &mut polled, &mut wake);
-                let (waker, goal) = (context.waker(), *goal);
-                let mut wait = Wait { goal, id: *id, waker, at_first, wake: &mut wake };
+                let (waker, goal, now) = (context.waker(), *goal, log.clock.now());
+                let mut wait = Wait { goal, id: *id, waker, at_first, now, wake: &mut wake };
                 let State { chain, counters } = state;
                 let pursued = chain.pursue(&mut wait, log.options.lanes, |departure| {
                     log.begin(departure, counters)

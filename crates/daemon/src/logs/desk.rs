@@ -580,6 +580,7 @@ impl Desk {
         std::thread::Builder::new().name("log-watch".into()).spawn(move || {
             let mut looks = 0;
             while stopped.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                pool.give_up_silent_log();
                 desk.look(&pool);
                 looks += 1;
                 if looks % NOTE_LOOKS == 0 {

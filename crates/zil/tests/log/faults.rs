@@ -1,6 +1,7 @@
 //! Devices that fail: each caller is told what concerns him, and what lasts stays.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join;
@@ -290,4 +291,35 @@ fn a_device_that_fails_at_once_gives_no_log() {
     let made = simulation.run(Log::format(device, opening, options(), clock));
     let error = DeviceError::System { operation: "write", errno: Errno::NOSPC };
     assert_eq!(made.err(), Some(OpenError::Device(error)));
+}
+
+#[test]
+fn a_block_that_hangs_fails_the_log_for_the_others() {
+    const MAX: Duration = Duration::from_secs(10);
+    let simulation = Simulation::new(4);
+    let memory = memory();
+    let (device, faults) = faulty(&simulation, memory.clone());
+    let clock = common::clock(&simulation);
+    simulation.run(async {
+        let log = common::format(&simulation, device, options()).await;
+        faults.hang(is_write);
+        let first = log.append(&sample(0).record()).await.expect("there is room");
+        let mut held = std::pin::pin!(log.commit(first));
+        assert!(held.as_mut().now_or_never().is_none(), "the device hangs");
+        let mut waiting = std::pin::pin!(log.commit(first));
+        assert!(waiting.as_mut().now_or_never().is_none(), "it waits for the same block");
+        assert!(log.give_up_overdue(MAX).is_none(), "it has just begun");
+        clock.sleep(MAX + Duration::from_secs(1)).await;
+        let failed = log.give_up_overdue(MAX).expect("it is overdue");
+        assert!(matches!(failed.error, DeviceError::TimedOut { .. }), "{failed}");
+        assert!(log.give_up_overdue(MAX).is_none(), "it is told once");
+        assert!(waiting.await.is_err());
+        assert!(log.append(&sample(1).record()).await.is_err());
+        log.validate();
+        // What arrives late changes nothing.
+        faults.clear();
+        assert!(held.await.is_err());
+        assert_eq!(log.durable(), Position::NONE);
+        log.validate();
+    });
 }
