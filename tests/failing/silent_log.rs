@@ -127,15 +127,20 @@ fn who_is_held_by_the_log_holds_up_nobody_else() {
     let frozen = Frozen::new(&disk);
     std::thread::scope(|scope| {
         let held = scope.spawn(|| write(&mount.join("held"), "contents"));
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(3));
         fs::write(mount.join("later"), "contents").expect("it is taken");
+        let lasting = scope.spawn(|| write(&mount.join("lasting"), "contents"));
+        let status = || mount.run(&["status"]);
+        let said = within(ANSWER_MAX, status);
+        assert!(said.contains("log device") && said.contains("has not answered"), "{said}");
+        assert!(!said.contains("the origin has not"), "{said}");
         let at_origin = || {
             fs::read_to_string(mount.origin().join("later")).is_ok_and(|text| text == "contents")
         };
         assert!(wait_until(GIVEN_UP_MAX, at_origin), "{}", mount.log());
-        within(GIVEN_UP_MAX, || write(&mount.join("lasting"), "contents"));
-        let said = mount.run(&["status", mount.path().to_str().expect("text")]);
-        assert!(said.contains("failed"), "{said}");
+        assert!(wait_until(GIVEN_UP_MAX, || lasting.is_finished()), "{}", mount.log());
+        let said = status();
+        assert!(said.contains("log device failed"), "{said}");
         drop(frozen);
         held.join().expect("it ends with the device");
     });

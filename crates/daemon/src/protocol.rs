@@ -494,6 +494,8 @@ pub struct IntentLogStatus {
     pub used_bytes: u64,
     /// How often it was full.
     pub full: u64,
+    /// How long its device has owed an answer, if that is long.
+    pub silent_seconds: Option<f64>,
     /// Why it takes no more, if so.
     pub failed: Option<String>,
 }

@@ -11,7 +11,9 @@ use futures::executor::block_on;
 use parking_lot::Mutex;
 use storage::Origin;
 use warmfront::flash::Statistics as FlashStatistics;
-use warmfront::{Dataset, DatasetError, EngineError, HumanSize, Pool, PrimeRequest, PropertyRow};
+use warmfront::{
+    Dataset, DatasetError, EngineError, HumanSize, LOG_SILENCE_MAX, Pool, PrimeRequest, PropertyRow,
+};
 
 use crate::caches::{CacheError, Shelf};
 use crate::ceiling::{Keeper, Sources};
@@ -290,6 +292,14 @@ impl Service {
             ));
         }
         let log_device = self.desk.device();
+        let log_silence = writes.log.as_ref().and_then(|log| log.silent_seconds);
+        if let (Some(device), Some(seconds)) = (&log_device, log_silence) {
+            warnings.push(format!(
+                "the log device {} has not answered for {seconds:.0} s: who waits for it to keep                  something waits until it does; others go to the origin after {} s",
+                device.path.display(),
+                LOG_SILENCE_MAX.as_secs()
+            ));
+        }
         let missing = self.desk.missing();
         if let Some(device) = log_device.as_ref().filter(|_| writes.has_lost_log) {
             let path = device.path.display();

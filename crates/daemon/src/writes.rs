@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use warmfront::{Pool, Txg, TxgState, WriteBackStatistics};
 
 use crate::protocol::{IntentLogStatus, Latencies, TxgRow, WriteStatus};
@@ -5,13 +7,16 @@ use crate::protocol::{IntentLogStatus, Latencies, TxgRow, WriteStatus};
 /// Paths that are told of files which are not wholly at the origin.
 const PATHS_MAX: usize = 5;
 
+/// From which silence of a log device on people are told.
+const LOG_SILENCE_TOLD: Duration = Duration::from_secs(2);
+
 /// How writes go.
 pub(crate) fn write_status(pool: &Pool) -> WriteStatus {
     let now = pool.write_back_statistics();
     let ended = |txg: &&Txg| txg.state == TxgState::Committed;
     let under_way = |txg: &&Txg| matches!(txg.state, TxgState::Quiescing | TxgState::Syncing);
     let current = now.txgs.iter().find(under_way).or(now.txgs.last());
-    let us = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let paths = match now.failing.is_some() || now.silence.is_some() {
         true => pool.dirty_paths(PATHS_MAX),
         false => Vec::new(),
@@ -73,6 +78,7 @@ fn log_status(log: &warmfront::zil::Statistics) -> IntentLogStatus {
         ring_bytes: log.ring_bytes,
         used_bytes: log.ring_bytes.saturating_sub(log.free_bytes),
         full: log.full,
+        silent_seconds: (log.silence >= LOG_SILENCE_TOLD).then_some(log.silence.as_secs_f64()),
         failed: log.failed.as_ref().map(ToString::to_string),
     }
 }

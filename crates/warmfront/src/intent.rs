@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use parking_lot::Mutex;
 use storage::{Attributes, Entry, NodeKind, ObjectId, SetAttributes, SetTime};
-use zil::{AppendError, Identity, Log, Made, Name, Place, Position, Record};
+use zil::{AppendError, Failed, Identity, Log, Made, Name, Place, Position, Record};
 
 use crate::dirty::Logged;
 use crate::error::{EngineError, Result};
@@ -33,7 +34,7 @@ const KEPT_MAX: Duration = Duration::from_secs(60);
 const ATTEMPTS_MAX: usize = 4;
 
 /// How long a log device may keep a block before it is given up.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
+pub const LOG_SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// A pool's log device.
 pub(crate) struct Intent {
@@ -108,11 +109,7 @@ impl Pool {
         self.unlogged();
         let position = intent.log.last();
         let emptied = match self.commit_all().await {
-            Ok(()) => intent
-                .log
-                .release(position)
-                .await
-                .map_err(|failed| EngineError::Log { reason: failed.to_string() }),
+            Ok(()) => self.release_up_to(&intent, position).await,
             Err(error) => Err(error),
         };
         match emptied {
@@ -168,7 +165,7 @@ impl Pool {
     /// so; for all others what the log made last is brought to the origin.
     pub fn give_up_silent_log(self: &Arc<Self>) {
         let Some(intent) = self.intent() else { return };
-        if let Some(failed) = intent.log.give_up_overdue(SILENCE_MAX) {
+        if let Some(failed) = intent.log.give_up_overdue(LOG_SILENCE_MAX) {
             self.give_up(&intent, &failed);
         }
     }
@@ -365,10 +362,7 @@ impl Pool {
     /// Does what helps when the log did not take a record.
     async fn make_room(self: &Arc<Self>, intent: &Arc<Intent>, error: AppendError) -> Result<()> {
         match error {
-            AppendError::Busy => {
-                let oldest = Position(intent.log.durable().0 + 1);
-                self.commit_up_to(intent, oldest).await
-            }
+            AppendError::Busy => self.commit_oldest(intent).await,
             AppendError::Full { .. } => self.commit(self.write_back.txgs.open()).await,
             AppendError::Failed(failed) => {
                 self.log_failed(intent, &failed);
@@ -430,10 +424,7 @@ impl Pool {
         intent.appended_bytes.store(0, Ordering::Relaxed);
         // A mark for people who look at the log.
         let _ = intent.log.try_append(&Record::Committed { txg: taken.txg });
-        intent.log.release(position).await.map_err(|failed| {
-            self.log_failed(&intent, &failed);
-            EngineError::Log { reason: failed.to_string() }
-        })?;
+        self.release_up_to(&intent, position).await?;
         *intent.kept_since.lock() = None;
         Ok(true)
     }
@@ -454,9 +445,44 @@ impl Pool {
         is_told && unlogged_bytes < refused_bytes && (has_room || !gains_room) && kept < KEPT_MAX
     }
 
-    /// Has everything last that the log was told up to a record.
+    /// Has the oldest record last that does not yet, for one who holds what others need.
+    async fn commit_oldest(self: &Arc<Self>, intent: &Arc<Intent>) -> Result<()> {
+        self.commit_up_to(intent, Position(intent.log.durable().0 + 1)).await
+    }
+
+    /// Has everything last that the log was told up to a record, for one who holds what others
+    /// need.
     async fn commit_up_to(self: &Arc<Self>, intent: &Arc<Intent>, up_to: Position) -> Result<()> {
-        intent.log.commit(up_to).await.map_err(|failed| {
+        let log = intent.log.clone();
+        let outcome = self.beside(async move { log.commit(up_to).await }).await;
+        self.heard_of(intent, outcome)
+    }
+
+    /// Lets the log forget everything up to a record.
+    async fn release_up_to(self: &Arc<Self>, intent: &Arc<Intent>, up_to: Position) -> Result<()> {
+        let log = intent.log.clone();
+        let outcome = self.beside(async move { log.release(up_to).await }).await;
+        self.heard_of(intent, outcome)
+    }
+
+    /// Lets the engine's threads do something with the log. A device that hangs may hold the thread
+    /// of the one who writes to it; a call of theirs ends by its deadline.
+    async fn beside<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let (done, outcome) = oneshot::channel();
+        self.spawn.spawn(Box::pin(async move {
+            // Whoever asked may have given up.
+            let _ = done.send(work.await);
+        }));
+        outcome.await.expect("what is spawned runs to its end")
+    }
+
+    /// Gives the log up if that failed.
+    fn heard_of(
+        self: &Arc<Self>,
+        intent: &Arc<Intent>,
+        outcome: std::result::Result<(), Failed>,
+    ) -> Result<()> {
+        outcome.map_err(|failed| {
             self.log_failed(intent, &failed);
             EngineError::Log { reason: failed.to_string() }
         })
@@ -464,7 +490,7 @@ impl Pool {
 
     /// Has everything last that the log was told so far.
     async fn commit_log(self: &Arc<Self>, intent: &Arc<Intent>) -> Result<()> {
-        self.commit_up_to(intent, intent.log.last()).await?;
+        self.heard_of(intent, intent.log.commit(intent.log.last()).await)?;
         // One that has been given up meanwhile is not replayed.
         match self.intent().is_some_and(|current| Arc::ptr_eq(&current, intent)) {
             true => Ok(()),
@@ -490,10 +516,7 @@ impl Pool {
                 });
                 match appended {
                     Ok(()) => break,
-                    Err(AppendError::Busy) => {
-                        let oldest = Position(intent.log.durable().0 + 1);
-                        self.commit_up_to(intent, oldest).await?;
-                    }
+                    Err(AppendError::Busy) => self.commit_oldest(intent).await?,
                     Err(error) => return Err(EngineError::Log { reason: error.to_string() }),
                 }
             }
@@ -588,9 +611,12 @@ impl Pool {
         }
         if let Some(intent) = self.intent()
             && self.is_findable(object)
-            && self.sync_by_log(&intent, object, true).await.is_ok()
         {
-            return Ok(());
+            let (pool, object) = (self.clone(), object.clone());
+            let by_log = async move { pool.sync_by_log(&intent, &object, true).await };
+            if self.beside(by_log).await.is_ok() {
+                return Ok(());
+            }
         }
         // A file that the origin refuses is moved nevertheless: its contents are kept here.
         self.write_out(object).await.or(Ok(()))

@@ -83,6 +83,7 @@ pub use datasets::{
 pub use directory::OpenDirectory;
 pub use error::{EngineError, Result};
 pub use file::{KernelCache, OpenFile};
+pub use intent::LOG_SILENCE_MAX;
 pub use lookup::{Attributed, Found};
 pub use memory::{Charged, Memory};
 pub use patience::{Endless, Patience, Waiting};

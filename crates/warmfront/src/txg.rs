@@ -33,8 +33,9 @@ pub(crate) struct Txgs {
 struct History {
     ended: VecDeque<Txg>,
     current: Option<Txg>,
-    /// When the origin last answered a call for that one, or the first was made.
-    heard: Duration,
+    /// When the origin last answered a call for that one, or the first was made; nothing once it
+    /// owes no more answers.
+    heard: Option<Duration>,
 }
 
 /// One transaction group.
@@ -178,7 +179,7 @@ impl Txgs {
         let dirty_bytes = self.open_bytes.swap(0, Ordering::Relaxed);
         drop(open);
         let mut history = self.history.lock();
-        history.heard = now;
+        history.heard = Some(now);
         history.current = Some(Txg {
             number,
             state: TxgState::Syncing,
@@ -198,13 +199,18 @@ impl Txgs {
 
     /// Notes that the origin has answered.
     pub(crate) fn heard(&self, now: Duration) {
-        self.history.lock().heard = now;
+        self.history.lock().heard = Some(now);
+    }
+
+    /// Notes that the origin has answered all that it was asked.
+    pub(crate) fn heard_all(&self) {
+        self.history.lock().heard = None;
     }
 
     /// How long the origin has owed an answer to the group that is on its way.
     pub(crate) fn silence(&self, now: Duration) -> Duration {
         let history = self.history.lock();
-        let since = history.current.as_ref().map(|_| history.heard);
+        let since = history.current.as_ref().and(history.heard);
         since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
@@ -296,6 +302,8 @@ mod tests {
         assert_eq!(times(second(6)), (second(2), Duration::ZERO), "it is being written");
         txgs.note(|txg| txg.writing = second(3));
         assert_eq!(times(second(9)), (second(3), second(2)), "it is being flushed");
+        txgs.heard_all();
+        assert_eq!(txgs.silence(second(9)), Duration::ZERO, "something else is waited for");
         txgs.end(second(9), TxgState::Committed, None);
         assert_eq!(txgs.silence(second(100)), Duration::ZERO, "nothing was asked");
     }

@@ -418,6 +418,7 @@ impl Pool {
         let with_names = intent.is_some() || self.has_log_to_renounce();
         let flushed = match self.flush(&written, names_changed && with_names).await {
             Ok(()) => {
+                txgs.heard_all();
                 let taken = Taken { txg, written: &written, names_changed, refused: &refused };
                 self.release_log(intent, &taken, release).await
             }
@@ -438,6 +439,7 @@ impl Pool {
                 return Err(error);
             }
         };
+        txgs.heard(self.now());
         for object in &written {
             self.settle(object, txg, flush_began).await;
         }

@@ -52,6 +52,10 @@ use crate::superblock::{Start, Superblock, salt};
 /// The writing of a superblock; whoever waits for it drives it.
 pub(crate) type Task = Shared<BoxFuture<'static, Result<(), DeviceError>>>;
 
+/// Once a block has been under way for so long, none departs after it: whoever would write it
+/// might hang with the device as well, instead of being told when the log is given up.
+const STALL: Duration = Duration::from_secs(1);
+
 pub(crate) struct Chain {
     /// The superblock that lasts.
     superblock: Superblock,
@@ -204,6 +208,11 @@ impl Chain {
         self.flights.len()
     }
 
+    /// How long the device has owed an answer.
+    pub(crate) fn silence(&self, now: Duration) -> Duration {
+        self.flights.first(now).map_or(Duration::ZERO, |(_, age)| age)
+    }
+
     /// Where the next block begins that is not there yet.
     fn head(&self) -> u64 {
         self.waiting.back().map_or(self.next.address, |last| self.layout().next_block(last.end()))
@@ -300,7 +309,8 @@ impl Chain {
             self.flights.leave(id, wait.wake);
         }
         let wanted = self.flights.wanted();
-        while self.flights.len() < lanes.max(1)
+        while self.silence(wait.now) <= STALL
+            && self.flights.len() < lanes.max(1)
             && self.waiting.front().is_some_and(|front| front.first <= wanted)
         {
             legs.extend(self.depart(wait, &mut begin));
@@ -380,9 +390,12 @@ impl Chain {
         max: Duration,
         wake: &mut Vec<Waker>,
     ) -> Option<Failed> {
-        let overdue = self.flights.overdue(now, max).filter(|_| self.failed.is_none())?;
+        let (first, age) = self.flights.first(now).filter(|_| self.failed.is_none())?;
+        if age <= max {
+            return None;
+        }
         let error = DeviceError::TimedOut { operation: "write", seconds: max.as_secs() };
-        let failed = Failed { from: overdue.first, error };
+        let failed = Failed { from: first.first, error };
         self.fail(failed.clone());
         self.dismiss(wake);
         Some(failed)

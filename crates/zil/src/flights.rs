@@ -146,10 +146,10 @@ impl Flights {
         flight.expect("it is under way until it arrives").write = Some(write);
     }
 
-    /// The first block that has been under way for longer than `max`.
-    pub(crate) fn overdue(&self, now: Duration, max: Duration) -> Option<&Flight> {
-        let is_overdue = |flight: &&Flight| now.saturating_sub(flight.departed_at) > max;
-        self.queue.iter().filter(|flight| !flight.arrived).find(is_overdue)
+    /// The first block that has not arrived, and how long it has been under way.
+    pub(crate) fn first(&self, now: Duration) -> Option<(&Flight, Duration)> {
+        let first = self.queue.iter().find(|flight| !flight.arrived)?;
+        Some((first, now.saturating_sub(first.departed_at)))
     }
 
     /// Notes that a block has arrived, and returns its first record.

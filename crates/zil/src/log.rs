@@ -374,12 +374,14 @@ impl Log {
 
     /// What was done since the start, and how things are.
     pub fn statistics(&self) -> Statistics {
+        let now = self.clock.now();
         let State { chain, counters } = &*self.state.lock();
         Statistics {
             ring_bytes: chain.layout().ring_bytes,
             free_bytes: chain.free_bytes(),
             buffered_bytes: chain.buffered_bytes() as u64,
             under_way: chain.flights() as u64,
+            silence: chain.silence(now),
             oldest: chain.oldest(),
             durable: chain.durable(),
             last: chain.last(),

@@ -57,6 +57,8 @@ pub struct Statistics {
     pub buffered_bytes: u64,
     /// Blocks that are under way to the device.
     pub under_way: u64,
+    /// How long the first of them has been.
+    pub silence: Duration,
     /// The oldest record that has not been released.
     pub oldest: Position,
     /// Everything up to this record lasts.
@@ -181,6 +183,7 @@ impl Counters {
             free_bytes: 0,
             buffered_bytes: 0,
             under_way: 0,
+            silence: Duration::ZERO,
             oldest: Position::NONE,
             durable: Position::NONE,
             last: Position::NONE,

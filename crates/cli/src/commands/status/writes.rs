@@ -99,6 +99,9 @@ fn log(log: &IntentLogStatus, device: &str) -> Vec<(&'static str, String)> {
     if log.full > 0 {
         text.push_str(&format!(", full {} times", count(log.full)));
     }
+    if let Some(silent) = log.silent_seconds {
+        text.push_str(&format!("; {} for {silent:.0} s", coloured("SILENT", 31)));
+    }
     if let Some(failed) = &log.failed {
         text.push_str(&format!("; {}: {failed}", coloured("FAILED", 31)));
     }
