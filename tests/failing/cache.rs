@@ -155,25 +155,20 @@ fn a_mount_goes_on_without_a_device_that_hangs<H>(cache: &Path, hang: impl Fn() 
     assert!(wait_until(PATIENCE, || added().succeeded()), "{}", added());
     is_fed(&mount, &contents);
     let hanging = hang();
-    let unmount =
-        |mount: &Mount| mount.warmfront().program(["unmount"]).arg(mount.path()).run().success();
-    let began = Instant::now();
-    let said = unmount(&mount);
-    assert!(said.ends_with("is unmounted\n"), "{said}");
-    assert!(began.elapsed() < Duration::from_secs(8), "after {:?}: {said}", began.elapsed());
-    drop(hanging);
-    mount.wait_for_end();
+    let ends = |mount: &mut Mount, hanging| {
+        let began = Instant::now();
+        let said = mount.warmfront().program(["unmount"]).arg(mount.path()).run().success();
+        assert!(said.ends_with("is unmounted\n"), "{said}");
+        assert!(began.elapsed() < Duration::from_secs(8), "after {:?}: {said}", began.elapsed());
+        drop(hanging);
+        mount.wait_for_end();
+    };
+    ends(&mut mount, hanging);
     // The same with nothing under way when it begins to hang.
     mount.restart(&self::words(cache));
     is_fed(&mount, &contents);
     std::thread::sleep(Duration::from_secs(7));
-    let hanging = hang();
-    let began = Instant::now();
-    let said = unmount(&mount);
-    assert!(said.ends_with("is unmounted\n"), "{said}");
-    assert!(began.elapsed() < Duration::from_secs(8), "after {:?}: {said}", began.elapsed());
-    drop(hanging);
-    mount.wait_for_end();
+    ends(&mut mount, hang());
     mount.restart(&self::words(cache));
     let is_back = || device(&mount).0 == "works" && mount.counter("l2_records") > 0;
     assert!(wait_until(PATIENCE, is_back), "{:?}", device(&mount));

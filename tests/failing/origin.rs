@@ -323,10 +323,13 @@ fn changes_of_names_can_be_killed() {
     require!(Requirement::Fuse);
     let disk = FaultyDisk::new();
     let mut mount = Mount::builder().property("coherence", "exclusive").origin(disk.path()).start();
-    let names = ["removed", "moved", "changed", "marked", "linked"];
+    for name in ["moved", "linked"] {
+        fs::create_dir(mount.join(format!("in-{name}"))).expect("it can be made");
+    }
+    fs::create_dir(mount.join("from")).expect("it can be made");
+    let names = ["removed", "from/moved", "changed", "marked", "linked"];
     for (seed, name) in names.into_iter().enumerate() {
         fill(&mount.join(name), seed as u64, 100);
-        fs::create_dir(mount.join(format!("in-{name}"))).expect("it can be made");
     }
     for name in ["created", "made", "symlink"] {
         fs::create_dir(mount.join(format!("in-{name}"))).expect("it can be made");
@@ -336,7 +339,8 @@ fn changes_of_names_can_be_killed() {
     mount.run(&["sync"]);
     let _calm = Calm(&disk);
     disk.faults().hang(changes_anything);
-    // In directories of their own: the kernel has only one at a time change a directory.
+    // In directories of their own: the kernel has only one at a time change a directory, and who
+    // looks for a name there waits for it.
     let changes: [(&str, &[&str]); 7] = [
         ("created", &["touch", "in-created/created"]),
         ("made", &["mkdir", "in-made/made"]),
@@ -344,7 +348,7 @@ fn changes_of_names_can_be_killed() {
         ("linked", &["ln", "linked", "in-linked/link"]),
         ("changed", &["chmod", "600", "changed"]),
         ("marked", &["setfattr", "-n", "user.mark", "-v", "1", "marked"]),
-        ("moved", &["mv", "moved", "in-moved/moved"]),
+        ("moved", &["mv", "from/moved", "in-moved/moved"]),
     ];
     let mut children: Vec<_> = changes
         .into_iter()
@@ -369,7 +373,10 @@ fn changes_of_names_can_be_killed() {
     for name in ["in-created/created", "in-made/made", "in-symlink/symlink", "in-linked/link"] {
         assert!(wait_until(PATIENCE, || is_there(name)), "{name} is made");
     }
-    assert!(wait_until(PATIENCE, || is_there("in-moved/moved") && !is_there("moved")), "moved");
+    assert!(
+        wait_until(PATIENCE, || is_there("in-moved/moved") && !is_there("from/moved")),
+        "moved"
+    );
     fs::remove_file(mount.join("removed")).expect("the mount is in order");
     mount.unmount();
 }

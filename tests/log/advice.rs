@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use warmfront_tests::{Background, Finished, Place, Requirement, require, wait_until};
 
+use crate::origins::{mounts, try_mount};
 use crate::{crash, lose, write};
 
 const LOG_BYTES: u64 = 32 << 20;
@@ -36,18 +37,6 @@ fn crashed_empty() -> Place {
 
 fn run(place: &Place, words: &[&str]) -> Finished {
     place.warmfront.program(words).run()
-}
-
-fn try_mount(place: &Place, origin: &str, more: &[&str]) -> Finished {
-    let origin = if place.join(origin).is_dir() { place.path(origin) } else { origin.into() };
-    let words = ["mount", &origin, &place.path("fast"), "--arc-max=64M", "-o", "write=back"];
-    place.warmfront.program(words).args(more).run()
-}
-
-fn mounts(place: &Place, origin: &str, more: &[&str]) -> String {
-    let said = try_mount(place, origin, more).success();
-    place.warmfront.run(["unmount", &place.path("fast")]);
-    said
 }
 
 fn cut(place: &Place, lengths: &[u64]) {

@@ -29,14 +29,14 @@ impl Drop for Bound {
 }
 
 /// Tries to mount a directory or pool at `fast`.
-fn try_mount(place: &Place, origin: &str, more: &[&str]) -> Finished {
+pub(super) fn try_mount(place: &Place, origin: &str, more: &[&str]) -> Finished {
     let origin = if place.join(origin).is_dir() { place.path(origin) } else { origin.into() };
     let words = ["mount", &origin, &place.path("fast"), "--arc-max=64M", "-o", "write=back"];
     place.warmfront.program(words).args(more).run()
 }
 
 /// Mounts, and unmounts again.
-fn mounts(place: &Place, origin: &str, more: &[&str]) -> String {
+pub(super) fn mounts(place: &Place, origin: &str, more: &[&str]) -> String {
     let said = try_mount(place, origin, more).success();
     place.warmfront.run(["unmount", &place.path("fast")]);
     said
