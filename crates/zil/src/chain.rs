@@ -42,7 +42,7 @@ use storage::{AlignedBuffer, DeviceError};
 
 use crate::block::{HEADER_BYTES, Header};
 use crate::error::{AppendError, Failed};
-use crate::flights::{Flights, Leg, Write};
+use crate::flights::{Flight, Flights, Leg, Write};
 use crate::layout::{Layout, PAGE_BYTES};
 use crate::marks::Marks;
 use crate::position::Position;
@@ -348,8 +348,8 @@ impl Chain {
         let address = filling.address;
         let buffer = Arc::new(filling.buffer);
         let write = begin(Departure { address, buffer, records: filling.records });
-        let Wait { id: me, now, wake, .. } = wait;
-        self.flights.depart(*me, start.block, (start.first, last), bytes, write, *now, wake)
+        let flight = Flight::new(start.block, (start.first, last), bytes, write, wait.now);
+        self.flights.depart(wait.id, flight, wait.wake)
     }
 
     /// Takes back a write that was polled, and is not done.

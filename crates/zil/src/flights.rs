@@ -37,6 +37,20 @@ pub(crate) struct Flight {
     arrived: bool,
 }
 
+impl Flight {
+    /// One that departs now, with the records from `first` to `last`.
+    pub(crate) fn new(
+        block: u64,
+        (first, last): (Position, Position),
+        bytes: usize,
+        write: Write,
+        now: Duration,
+    ) -> Flight {
+        let (write, driver) = (Some(write), None);
+        Flight { block, first, last, bytes, departed_at: now, write, driver, arrived: false }
+    }
+}
+
 /// A write that its driver is to poll.
 pub(crate) struct Leg {
     pub(crate) block: u64,
@@ -110,33 +124,21 @@ impl Flights {
     pub(crate) fn depart(
         &mut self,
         me: Option<u64>,
-        block: u64,
-        (first, last): (Position, Position),
-        bytes: usize,
-        write: Write,
-        now: Duration,
+        mut flight: Flight,
         wake: &mut Vec<Waker>,
     ) -> Option<Leg> {
-        let mut needs = self.waiters.iter().filter(|waiter| waiter.up_to >= first);
+        let mut needs = self.waiters.iter().filter(|waiter| waiter.up_to >= flight.first);
         let first_of_all = needs.clone().next().expect("only what is waited for departs");
         let driver = needs.find(|waiter| Some(waiter.id) == me).unwrap_or(first_of_all);
-        let id = driver.id;
-        let (leg, write) = if Some(id) == me {
-            (Some(Leg { block, write }), None)
-        } else {
-            wake.push(driver.waker.clone());
-            (None, Some(write))
+        flight.driver = Some(driver.id);
+        let leg = match Some(driver.id) == me {
+            true => flight.write.take().map(|write| Leg { block: flight.block, write }),
+            false => {
+                wake.push(driver.waker.clone());
+                None
+            }
         };
-        self.queue.push_back(Flight {
-            block,
-            first,
-            last,
-            bytes,
-            departed_at: now,
-            write,
-            driver: Some(id),
-            arrived: false,
-        });
+        self.queue.push_back(flight);
         leg
     }
 

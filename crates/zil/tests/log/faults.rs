@@ -309,12 +309,20 @@ fn a_block_that_hangs_fails_the_log_for_the_others() {
         let mut waiting = std::pin::pin!(log.commit(first));
         assert!(waiting.as_mut().now_or_never().is_none(), "it waits for the same block");
         assert!(log.give_up_overdue(MAX).is_none(), "it has just begun");
-        clock.sleep(MAX + Duration::from_secs(1)).await;
+        clock.sleep(Duration::from_secs(2)).await;
+        let second = log.append(&sample(1).record()).await.expect("there is room");
+        let mut later = std::pin::pin!(log.commit(second));
+        assert!(later.as_mut().now_or_never().is_none());
+        let statistics = log.statistics();
+        assert_eq!(statistics.under_way, 1, "who comes later does not hang with the device");
+        assert_eq!(statistics.silence, Duration::from_secs(2));
+        clock.sleep(MAX - Duration::from_secs(1)).await;
         let failed = log.give_up_overdue(MAX).expect("it is overdue");
         assert!(matches!(failed.error, DeviceError::TimedOut { .. }), "{failed}");
         assert!(log.give_up_overdue(MAX).is_none(), "it is told once");
         assert!(waiting.await.is_err());
-        assert!(log.append(&sample(1).record()).await.is_err());
+        assert!(later.await.is_err());
+        assert!(log.append(&sample(2).record()).await.is_err());
         log.validate();
         // What arrives late changes nothing.
         faults.clear();
