@@ -295,7 +295,8 @@ impl Service {
         let log_silence = writes.log.as_ref().and_then(|log| log.silent_seconds);
         if let (Some(device), Some(seconds)) = (&log_device, log_silence) {
             warnings.push(format!(
-                "the log device {} has not answered for {seconds:.0} s: who waits for it to keep                  something waits until it does; others go to the origin after {} s",
+                "the log device {} has not answered for {seconds:.0} s: who waits for it to keep \
+                 something waits until it does; others go to the origin after {} s",
                 device.path.display(),
                 LOG_SILENCE_MAX.as_secs()
             ));
