@@ -109,9 +109,10 @@ fn nothing_goes_on_without_a_log_on_a_file_system_that_does_not_answer() {
     });
 }
 
-/// One whose commit the device holds is held with it; what others write goes to the origin.
+/// What the device holds goes to the origin, also of the one whose commit it was, as does what
+/// others write from then on.
 #[test]
-fn who_is_held_by_the_log_holds_up_nobody_else() {
+fn a_log_that_hangs_in_use_is_given_up() {
     require!(
         Requirement::Fuse,
         Requirement::Root,
@@ -139,10 +140,12 @@ fn who_is_held_by_the_log_holds_up_nobody_else() {
         };
         assert!(wait_until(GIVEN_UP_MAX, at_origin), "{}", mount.log());
         assert!(wait_until(GIVEN_UP_MAX, || lasting.is_finished()), "{}", mount.log());
+        assert!(wait_until(GIVEN_UP_MAX, || held.is_finished()), "{}", mount.log());
+        let text = fs::read_to_string(mount.origin().join("held")).expect("it is there");
+        assert_eq!(text, "contents");
         let said = status();
         assert!(said.contains("log device failed"), "{said}");
         drop(frozen);
-        held.join().expect("it ends with the device");
     });
     mount.unmount();
     for name in ["before", "held", "later", "lasting"] {

@@ -46,7 +46,7 @@ pub(crate) fn dispatch<F: Filesystem>(
     let reply = Reply::new(device, header.unique, &context.crew);
     match request::operation(&header, bytes, context.extended_setxattr) {
         Ok(operation) if operation.may_be_left() => {
-            desk.during(header.unique, header.pid, || {
+            desk.during(header.unique, header.pid, operation.asks_to_last(), || {
                 answer(filesystem, context, desk, &header, operation, reply, scratch);
             });
         }

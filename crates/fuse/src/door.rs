@@ -427,6 +427,10 @@ impl Filesystem for Door {
         self.files.close(arguments.fh).map(drop).ok_or(Errno::BADF)
     }
 
+    fn lasts(&self, age: Duration) -> bool {
+        self.pool.lasts_without_log(age)
+    }
+
     fn fsync(&self, _: &Call, handle: u64, data_only: bool) -> Result<()> {
         wait(self.file(handle)?.sync(data_only))
     }

@@ -117,6 +117,12 @@ pub trait Filesystem: Send + Sync + 'static {
     /// The mount has ended. Called once, last.
     fn destroy(&self) {}
 
+    /// Whether all that had been changed `age` ago lasts, so that who asked for that then need not
+    /// wait for the call that sees to it. Asked when such a call takes long.
+    fn lasts(&self, age: Duration) -> bool {
+        false
+    }
+
     /// Finds a name.
     fn lookup(&self, call: &Call, name: &OsStr) -> Result<Entry> {
         Err(Errno::NOSYS)

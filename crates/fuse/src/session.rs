@@ -103,10 +103,12 @@ impl Session {
             unheard: Unheard::new(Notifier::new(device.clone()))?,
             extended_setxattr,
         };
-        let shared = Shared { filesystem, device: device.clone(), context };
-        hire(&Arc::new(shared))?;
+        let shared = Arc::new(Shared { filesystem, device: device.clone(), context });
+        let asked = Arc::downgrade(&shared);
+        let lasts = move |age| asked.upgrade().is_some_and(|shared| shared.filesystem.lasts(age));
+        hire(&shared)?;
         let watcher = std::thread::Builder::new().name("fuse-watch".into());
-        watcher.spawn(move || watching.run(&watched))?;
+        watcher.spawn(move || watching.run(&watched, lasts))?;
         Ok(Session { device, crew, kernel, flags, mountpoint })
     }
 

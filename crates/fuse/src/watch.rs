@@ -1,7 +1,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -22,6 +22,8 @@ pub(crate) struct Desk {
     unique: AtomicU64,
     /// Who has made it.
     pid: AtomicU32,
+    /// Since when it has asked that what was changed before it lasts, if it does.
+    asked: Mutex<Option<Instant>>,
     /// The request at the last look.
     seen: AtomicU64,
     decided: Mutex<Decided>,
@@ -70,12 +72,24 @@ impl<'a> Stay<'a> {
 
 impl Desk {
     /// Works on a request that may be answered from elsewhere, and end after its caller has gone.
-    pub(crate) fn during<T>(&self, unique: u64, pid: u32, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn during<T>(
+        &self,
+        unique: u64,
+        pid: u32,
+        asks_to_last: bool,
+        work: impl FnOnce() -> T,
+    ) -> T {
         self.pid.store(pid, Ordering::Relaxed);
+        if asks_to_last {
+            *self.asked.lock() = Some(Instant::now());
+        }
         self.unique.store(unique, Ordering::Release);
         let result = work();
         self.unique.store(0, Ordering::Release);
         self.decided.lock().stays = 0;
+        if asks_to_last {
+            *self.asked.lock() = None;
+        }
         result
     }
 
@@ -104,6 +118,8 @@ impl Desk {
 /// A thread that waits for an origin which does not answer cannot be called back from its system
 /// call. The program that has made the call would stay for as long, and no signal would end it. So
 /// once it is being killed its request is answered for it; what the thread says later is not heard.
+/// The same goes for a program that waits for a device to make something last, once that lasts
+/// elsewhere.
 #[derive(Debug, Default)]
 pub(crate) struct Watch(Mutex<Vec<Arc<Desk>>>);
 
@@ -112,7 +128,8 @@ impl Watch {
     pub(crate) fn seat(&self, device: Arc<OwnedFd>) -> Arc<Desk> {
         let (unique, seen) = (AtomicU64::new(0), AtomicU64::new(0));
         let (pid, decided) = (AtomicU32::new(0), Mutex::default());
-        let desk = Arc::new(Desk { device, unique, pid, seen, decided });
+        let asked = Mutex::default();
+        let desk = Arc::new(Desk { device, unique, pid, asked, seen, decided });
         self.0.lock().push(desk.clone());
         desk
     }
@@ -122,19 +139,25 @@ impl Watch {
         self.0.lock().retain(|other| !Arc::ptr_eq(other, desk));
     }
 
-    /// Looks after the requests until the session has ended.
-    pub(crate) fn run(&self, crew: &Crew) {
+    /// Looks after the requests until the session has ended. `lasts` says whether what had been
+    /// changed so long ago lasts.
+    pub(crate) fn run(&self, crew: &Crew, lasts: impl Fn(Duration) -> bool) {
         while !crew.wait_for(LOOK_INTERVAL) {
             let desks = self.0.lock().clone();
             for desk in desks {
-                if let Some((unique, pid)) = desk.lasting()
-                    && caller_state(pid) == CallerState::Dying
-                    && desk.leave(unique)
-                {
-                    tracing::debug!(unique, pid, "the caller is killed; its call is left");
-                    let error = -Errno::INTR.raw_os_error();
+                let Some((unique, pid)) = desk.lasting() else { continue };
+                let asked = *desk.asked.lock();
+                let answer = if caller_state(pid) == CallerState::Dying {
+                    -Errno::INTR.raw_os_error()
+                } else if asked.is_some_and(|asked| lasts(asked.elapsed())) {
+                    0
+                } else {
+                    continue;
+                };
+                if desk.leave(unique) {
+                    tracing::debug!(unique, pid, answer, "a call is answered for who works on it");
                     // One that has been answered meanwhile is not known any more.
-                    let _ = send(desk.device.as_fd(), unique, error, std::iter::empty());
+                    let _ = send(desk.device.as_fd(), unique, answer, std::iter::empty());
                 }
             }
         }
@@ -151,13 +174,13 @@ mod tests {
         let device = std::fs::File::open("/dev/null").expect("it opens");
         let desk = watch.seat(Arc::new(device.into()));
         assert_eq!(desk.lasting(), None);
-        desk.during(7, 70, || {
+        desk.during(7, 70, false, || {
             assert_eq!(desk.lasting(), None, "it has just come");
             assert_eq!(desk.lasting(), Some((7, 70)));
         });
         assert_eq!(desk.lasting(), None);
-        desk.during(8, 80, || assert_eq!(desk.lasting(), None));
-        desk.during(9, 90, || assert_eq!(desk.lasting(), None, "that was another one"));
+        desk.during(8, 80, false, || assert_eq!(desk.lasting(), None));
+        desk.during(9, 90, false, || assert_eq!(desk.lasting(), None, "that was another one"));
         watch.leave(&desk);
         assert!(watch.0.lock().is_empty());
     }
@@ -167,7 +190,7 @@ mod tests {
         let watch = Watch::default();
         let device = std::fs::File::open("/dev/null").expect("it opens");
         let desk = watch.seat(Arc::new(device.into()));
-        desk.during(7, 70, || {
+        desk.during(7, 70, false, || {
             let stay = Stay::new(&desk);
             assert!(!stay.is_left() && stay.keep());
             assert!(!desk.leave(7), "he waits for a change");
@@ -175,7 +198,7 @@ mod tests {
             assert!(desk.leave(7), "it is done");
             assert!(stay.is_left() && !stay.keep());
         });
-        desk.during(8, 80, || assert!(Stay::new(&desk).keep(), "that was another one"));
-        desk.during(9, 90, || assert!(desk.leave(9), "the last one has ended"));
+        desk.during(8, 80, false, || assert!(Stay::new(&desk).keep(), "that was another one"));
+        desk.during(9, 90, false, || assert!(desk.leave(9), "the last one has ended"));
     }
 }

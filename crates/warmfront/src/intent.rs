@@ -161,8 +161,8 @@ impl Pool {
         self.give_up(&intent, &reason);
     }
 
-    /// Gives up the log if its device has not answered for a while. Who is held by the device stays
-    /// so; for all others what the log made last is brought to the origin.
+    /// Gives up the log if its device has not answered for a while. The thread of a caller whom the
+    /// device holds stays so; what the log made last is brought to the origin.
     pub fn give_up_silent_log(self: &Arc<Self>) {
         let Some(intent) = self.intent() else { return };
         if let Some(failed) = intent.log.give_up_overdue(LOG_SILENCE_MAX) {
@@ -172,6 +172,7 @@ impl Pool {
 
     fn give_up(self: &Arc<Self>, intent: &Arc<Intent>, reason: &dyn std::fmt::Display) {
         self.log_failed(intent, reason);
+        self.write_back.names_changed();
         // Should the origin not take it at once, it is tried again.
         self.took(0);
         self.tend();
@@ -202,6 +203,14 @@ impl Pool {
     /// Whether the log device has failed.
     pub fn has_lost_log(&self) -> bool {
         self.lost_log.lock().is_some()
+    }
+
+    /// Whether all that had been changed `age` ago lasts at the origin, since the log device has
+    /// failed. Who waits for the device to make it last need not.
+    pub fn lasts_without_log(&self, age: Duration) -> bool {
+        self.has_lost_log()
+            && !self.has_log_to_renounce()
+            && self.write_back.txgs.is_kept(self.now().saturating_sub(age))
     }
 
     /// A path of an object from the pool's top directory: its names, separated by slashes.

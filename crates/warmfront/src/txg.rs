@@ -36,6 +36,8 @@ struct History {
     /// When the origin last answered a call for that one, or the first was made; nothing once it
     /// owes no more answers.
     heard: Option<Duration>,
+    /// When the newest group was closed of which the origin keeps everything.
+    kept: Option<Duration>,
 }
 
 /// One transaction group.
@@ -214,6 +216,11 @@ impl Txgs {
         since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
+    /// Whether the origin keeps everything that had been changed at a moment.
+    pub(crate) fn is_kept(&self, moment: Duration) -> bool {
+        self.history.lock().kept.is_some_and(|kept| kept > moment)
+    }
+
     /// Notes something of the group that is on its way.
     pub(crate) fn note(&self, note: impl FnOnce(&mut Txg)) {
         if let Some(txg) = &mut self.history.lock().current {
@@ -232,6 +239,9 @@ impl Txgs {
         let Some(mut txg) = history.current.take() else { return };
         (txg.state, txg.error) = (state, error);
         txg.ended = Some(now);
+        if state == TxgState::Committed {
+            history.kept = txg.closed;
+        }
         let has_changes = |txg: &Txg| txg.dirty_bytes > 0 || txg.writes > 0;
         if has_changes(&txg) || txg.error.is_some() {
             // Of many attempts in a row that come to nothing, the last one tells enough.
@@ -306,5 +316,9 @@ mod tests {
         assert_eq!(txgs.silence(second(9)), Duration::ZERO, "something else is waited for");
         txgs.end(second(9), TxgState::Committed, None);
         assert_eq!(txgs.silence(second(100)), Duration::ZERO, "nothing was asked");
+        assert!(txgs.is_kept(second(3)) && !txgs.is_kept(second(4)), "it was closed then");
+        txgs.close(second(10), || ());
+        txgs.end(second(11), TxgState::Refused, Some("full".to_string()));
+        assert!(!txgs.is_kept(second(9)));
     }
 }
