@@ -44,7 +44,8 @@
 //! **Bursts.** Reading a file in small pieces touches one record many times. A touch within
 //! [`CORRELATED_WINDOW`](crate::CORRELATED_WINDOW) of the first is the same touch. A prefetch and
 //! the first read after it are one access. A record that was prefetched and evicted unread comes
-//! back to MRU, not MFU.
+//! back to MRU, not MFU; one that comes back by a prefetch waits on MRU for its first read, which
+//! earns what a read that brought it back would have earned.
 //!
 //! **Partitions.** A dataset with a reserve or a limit has lists, ghosts and targets of its own: a
 //! partition, which is a cache of this kind within the cache. When room is needed, the partition
@@ -768,18 +769,22 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         }
         let demand = charge.kind == Kind::Demand;
         let ghost = comeback.map(|comeback| comeback.ghost);
-        let touch = match ghost {
-            // Read once before it was evicted: the next read is the second access.
-            Some(ghost) if !demand && !ghost.prefetched && ghost.list.queue == Queue::Mru => {
-                Touch::new(now, false).apart()
-            }
-            _ => Touch::new(now, !demand && charge.kind != Kind::Passing),
-        };
         let partition = self.tenants.partition(charge.tenant);
         self.note_setting(partition);
-        let queue = match comeback {
-            Some(comeback) => comeback.queue,
-            None => self.first_queue(partition, &charge, evicted),
+        let (queue, touch) = match comeback {
+            // What it has earned it gets when it is read.
+            Some(Comeback { ghost, queue, .. }) if !demand && ghost.list.queue == Queue::Mru => {
+                let touch = match ghost.prefetched {
+                    true => Touch::new(now, true),
+                    false => Touch::returned(now, self.turns_lent(partition, queue)),
+                };
+                (Queue::Mru, touch)
+            }
+            Some(Comeback { queue, .. }) => (queue, Touch::new(now, !demand)),
+            None => {
+                let unread = !demand && charge.kind != Kind::Passing;
+                (self.first_queue(partition, &charge, evicted), Touch::new(now, unread))
+            }
         };
         let list = List::new(charge.class, queue);
         self.clock = self.clock.wrapping_add(1);

@@ -11,15 +11,15 @@ pub const HITS_MAX: u8 = 15;
 
 const TURNS: u64 = TURNS_MAX as u64;
 const PREFETCHED: u64 = 1 << 2;
-/// Whatever the time, the next touch is another one.
-const APART: u64 = 1 << 3;
+/// It was read before it was evicted, so its first read is another use.
+const RETURNED: u64 = 1 << 3;
 const HITS_SHIFT: u32 = 4;
 const FIRST_SHIFT: u32 = 12;
 /// Both counts stand at their ends: a read changes nothing.
 const FULL: u64 = TURNS | (HITS_MAX as u64) << HITS_SHIFT;
 
 /// One word: bits 0 and 1 count hits for the clock's hand, bit 2 is "prefetched and not yet read",
-/// bit 3 is "apart", bits 4 to 11 a saturating hit count, the rest the time of the first touch in
+/// bit 3 is "and had been read before", bits 4 to 11 a saturating hit count, the rest the time of the first touch in
 /// microseconds.
 ///
 /// Two hits at the same instant may count as one. The word is stored only when it changes, so
@@ -48,10 +48,12 @@ impl Touch {
         Self(AtomicU64::new(micros(now) << FIRST_SHIFT | flag))
     }
 
-    /// The next touch is another one, however soon it comes.
+    /// Of a record that was prefetched at `now` and had been read before it was evicted: its first
+    /// read is another use, beside the `turns` that are known.
     #[inline]
-    pub fn apart(self) -> Self {
-        Self(AtomicU64::new(self.0.load(Relaxed) | APART))
+    pub fn returned(now: Duration, turns: u8) -> Self {
+        let word = micros(now) << FIRST_SHIFT | PREFETCHED | RETURNED;
+        Self(AtomicU64::new(word | u64::from(turns) & TURNS))
     }
 
     /// Notes a read at `now`.
@@ -72,21 +74,18 @@ impl Touch {
     #[inline(never)]
     fn note(&self, word: u64, now: Duration, window_us: u64) -> Noted {
         if word & PREFETCHED != 0 {
-            self.0.store(micros(now) << FIRST_SHIFT, Relaxed);
+            let first = micros(now) << FIRST_SHIFT | word & TURNS;
+            self.0.store(if word & RETURNED != 0 { used(first) } else { first }, Relaxed);
             return Noted::First;
         }
-        let within = window_us > 0
-            && word & APART == 0
-            && micros(now).saturating_sub(word >> FIRST_SHIFT) < window_us;
-        if within {
+        if window_us > 0 && micros(now).saturating_sub(word >> FIRST_SHIFT) < window_us {
             return Noted::Same;
         }
-        let turn = u64::from(word & TURNS < TURNS);
-        let hit = if hits(word) == HITS_MAX { 0 } else { 1 << HITS_SHIFT };
-        if turn + hit != 0 {
-            self.0.store(word + turn + hit, Relaxed);
+        let after = used(word);
+        if after != word {
+            self.0.store(after, Relaxed);
         }
-        if turn != 0 { Noted::Again } else { Noted::Enough }
+        if word & TURNS < TURNS { Noted::Again } else { Noted::Enough }
     }
 
     /// Hits that the hand has not yet taken note of, at most [`TURNS_MAX`].
@@ -126,6 +125,13 @@ impl Touch {
     }
 }
 
+/// After another use.
+const fn used(word: u64) -> u64 {
+    let turn = if word & TURNS < TURNS { 1 } else { 0 };
+    let hit = if hits(word) == HITS_MAX { 0 } else { 1 << HITS_SHIFT };
+    word + turn + hit
+}
+
 const fn hits(word: u64) -> u8 {
     (word >> HITS_SHIFT) as u8
 }
@@ -157,8 +163,6 @@ mod tests {
         assert_eq!((touch.hits(), touch.first()), (1, ms(1000)));
         touch.set_turns(0);
         assert_eq!((touch.turns(), touch.hits()), (0, 1));
-        let touch = Touch::new(ms(1000), false).apart();
-        assert_eq!(counted(&touch, 1001, 62_500), 1);
     }
 
     #[test]
@@ -169,6 +173,16 @@ mod tests {
         assert!(!touch.prefetched() && touch.turns() == 0);
         assert_eq!(counted(&touch, 5050, 62_500), 0, "the window counts from the first read");
         assert_eq!(counted(&touch, 5100, 62_500), 1);
+    }
+
+    #[test]
+    fn the_first_read_of_what_has_come_back_is_another_use() {
+        let touch = Touch::returned(ms(0), 1);
+        assert_eq!((touch.prefetched(), touch.turns(), touch.hits()), (true, 1, 0));
+        assert_eq!(touch.hit(ms(10), 62_500), Noted::First);
+        assert_eq!((touch.prefetched(), touch.turns(), touch.hits()), (false, 2, 1));
+        assert_eq!(counted(&touch, 20, 62_500), 2, "the window counts from the first read");
+        assert_eq!(counted(&touch, 100, 62_500), 3);
     }
 
     #[test]

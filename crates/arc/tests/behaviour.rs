@@ -150,6 +150,58 @@ fn a_scan_that_is_read_far_ahead_leaves_the_hot_set_alone() {
     }
 }
 
+/// Reads `keys` in order, each record `ahead` records before its turn unless it is there; returns
+/// how many were brought in.
+fn stream(load: &mut Load, keys: std::ops::Range<u64>, ahead: u64) -> u64 {
+    let mut brought = 0;
+    let mut fetched = keys.start;
+    for key in keys.clone() {
+        while fetched < (key + ahead).min(keys.end) {
+            let hash = load.hasher.hash_one(fetched);
+            if !load.policy.contains(hash, &fetched) {
+                load.read(fetched, Charge { kind: Kind::Prefetch, ..DEMAND });
+                brought += 1;
+            }
+            fetched += 1;
+        }
+        brought += u64::from(!load.read(key, DEMAND));
+    }
+    brought
+}
+
+/// A file that is read in sequence again and again takes the place of the one before it, although
+/// each of its records is read ahead, and read once a pass.
+#[test]
+fn what_is_read_ahead_again_and_again_is_kept() {
+    const FILE: u64 = 700;
+    for ahead in [8, 64] {
+        let correlated_window = arc::CORRELATED_WINDOW;
+        let options = Options { correlated_window, ..unit_pages(1024) };
+        let mut load = Load::new(Options { policy: PolicyKind::Auto, ..options });
+        for _ in 0..6 {
+            stream(&mut load, 0..FILE, ahead);
+        }
+        let brought: Vec<u64> =
+            (0..8).map(|_| stream(&mut load, 10_000..10_000 + FILE, ahead)).collect();
+        println!("{ahead} ahead: {brought:?} of {FILE} brought in by passes over another file");
+        load.policy.validate().unwrap();
+        assert!(brought[4..].iter().all(|brought| *brought <= FILE / 50), "{ahead} ahead");
+    }
+}
+
+/// What is read in sequence again and again and does not fit is brought in once a pass at most.
+#[test]
+fn a_loop_that_is_read_ahead_is_brought_in_once_a_pass() {
+    for (file, ahead) in [(1100, 64), (2500, 64), (2500, 200)] {
+        let mut load = Load::new(Options { policy: PolicyKind::Auto, ..unit_pages(1024) });
+        let brought: Vec<u64> = (0..12).map(|_| stream(&mut load, 0..file, ahead)).collect();
+        println!("{ahead} ahead: {brought:?} of {file} brought in");
+        load.policy.validate().unwrap();
+        assert!(brought.iter().all(|brought| *brought <= file + file / 50), "{ahead} ahead");
+        assert!(brought[8..].iter().all(|brought| *brought <= file - file / 8), "{ahead} ahead");
+    }
+}
+
 #[test]
 fn a_hot_set_that_comes_up_during_a_scan_is_kept() {
     // Five records of the scan for each read of the hot set: LRU keeps less than half of it.

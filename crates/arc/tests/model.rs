@@ -22,6 +22,8 @@ struct Record {
     tenant: u32,
     first_us: u64,
     prefetched: bool,
+    /// It had been read before it was evicted and prefetched.
+    returned: bool,
     referenced: bool,
     hits: u8,
     /// It was offered where it stands.
@@ -186,7 +188,8 @@ impl Model {
         counters.lists[class * 3 + queue].hits += 1;
         counters.prefetch_hits += u64::from(first);
         if record.prefetched {
-            (record.prefetched, record.referenced, record.hits) = (false, false, 0);
+            (record.prefetched, record.referenced) = (false, record.returned);
+            record.hits = u8::from(record.returned);
             record.first_us = now;
         } else if now - record.first_us >= WINDOW_US {
             record.referenced = true;
@@ -234,19 +237,20 @@ impl Model {
         } else {
             self.ghosts.iter_mut().flatten().for_each(|ghosts| ghosts.retain(|g| g.key != key));
             let demand = charge.kind == Kind::Demand;
-            let (queue, first_us, prefetched) = match ghost {
-                Some((1, _)) => (1, now.as_micros() as u64, !demand),
-                Some((_, false)) if demand => (1, now.as_micros() as u64, false),
-                Some((_, false)) => (0, 0, false),
-                _ => (0, now.as_micros() as u64, !demand),
+            let (queue, returned) = match ghost {
+                Some((1, _)) => (1, false),
+                Some((_, false)) if demand => (1, false),
+                Some((_, false)) => (0, true),
+                _ => (0, false),
             };
             self.lists[class][queue].push(Record {
                 key,
                 value,
                 bytes: charge.bytes,
                 tenant: charge.tenant,
-                first_us,
-                prefetched,
+                first_us: now.as_micros() as u64,
+                prefetched: !demand,
+                returned,
                 referenced: false,
                 hits: 0,
                 offered: false,

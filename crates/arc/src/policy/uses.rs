@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Evicted, Policy};
-use crate::behaviour::Behaviour;
+use crate::behaviour::{Behaviour, PROMOTION_HITS};
 use crate::index::Index;
 use crate::list::{List, Queue};
 use crate::place::Place;
@@ -53,16 +53,16 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         }
     }
 
-    /// The queue that a record has earned which comes back while its ghost stands in `slot`.
+    /// The queue that a record has earned which comes back while its ghost stands in `slot`, with
+    /// the first read if it was prefetched.
     #[inline]
     pub(super) fn earned(&mut self, slot: u32, charge: &Charge) -> Queue {
         let ghost = self.directory.ghosts().get(slot).ghost();
-        let demand = charge.kind == Kind::Demand;
         let partition = self.tenants.partition(charge.tenant);
         match self.partitions.get(partition).behaviour.setting() {
             // ARC: a second use, wherever the first was.
             None if ghost.list.queue == Queue::Mfu => Queue::Mfu,
-            _ if ghost.prefetched || !demand => Queue::Mru,
+            _ if ghost.prefetched => Queue::Mru,
             None => Queue::Mfu,
             Some(Setting::Recency) => Queue::Mru,
             Some(setting) => {
@@ -76,6 +76,13 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
                 }
             }
         }
+    }
+
+    /// Turns that a record has before its first read so that it goes on to the queue which it has
+    /// earned once it is read.
+    pub(super) fn turns_lent(&self, partition: usize, earned: Queue) -> u8 {
+        let is_tuned = self.partitions.get(partition).behaviour.setting().is_some();
+        if is_tuned && earned == Queue::Mfu { PROMOTION_HITS - 1 } else { 0 }
     }
 
     /// The queue of a record of which nothing is remembered.
