@@ -16,6 +16,8 @@ use warmfront_tests::{
 
 #[path = "log/advice.rs"]
 mod advice;
+#[path = "log/closed.rs"]
+mod closed;
 #[path = "log/erased.rs"]
 mod erased;
 #[path = "log/origins.rs"]
@@ -25,10 +27,16 @@ const WORDS: [&str; 3] = ["-o", "write=back", "--arc-max=64M"];
 
 /// A mount with a log device of 32 MiB beside its mount point, and that device.
 fn with_log() -> (Mount, String) {
+    with_log_and(&[])
+}
+
+/// The same with these words more.
+fn with_log_and(more: &[&str]) -> (Mount, String) {
     let base = test_directory();
     let log = base.path().join("log").to_str().expect("text").to_string();
     let device = format!("{log}:32M");
-    let builder = WORDS.iter().fold(Mount::builder().base(base), |all, word| all.argument(word));
+    let words = WORDS.iter().chain(more);
+    let builder = words.fold(Mount::builder().base(base), |all, word| all.argument(word));
     (builder.argument("--log").argument(&device).start(), log)
 }
 

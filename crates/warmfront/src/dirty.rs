@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use storage::{OriginFile, Timestamp};
+use zil::Position;
 
 use crate::chunk::Bytes;
 use crate::dirty_budget::DirtyBudget;
@@ -20,6 +21,7 @@ pub(crate) struct Dirty {
     /// Transaction groups up to this one may have taken changes of the contents, or log records of
     /// them, that are not committed.
     touched_txg: AtomicU64,
+    told: Mutex<Told>,
     /// Where the farthest change ends that the origin may have made and that is not kept here.
     reached: AtomicU64,
     failures: Mutex<Failures>,
@@ -37,6 +39,14 @@ struct State {
     times_due: bool,
     /// A log does not tell it yet.
     times_unlogged: bool,
+}
+
+/// Records of the log that tell contents or attributes of a file: the first that has not been
+/// released, and the last.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Told {
+    pub(crate) first: Position,
+    pub(crate) last: Position,
 }
 
 /// Writes to the origin that failed, of which those who have the file open are told once.
@@ -169,6 +179,18 @@ impl Dirty {
     /// Notes that a change, or log records of one, belong to a group that is not committed.
     pub(crate) fn touched(&self, txg: u64) {
         self.touched_txg.fetch_max(txg, Ordering::SeqCst);
+    }
+
+    /// Notes a record of the log about the file; records before `oldest` have been released.
+    pub(crate) fn tell(&self, position: Position, oldest: Position) {
+        let told = &mut *self.told.lock();
+        told.first = if told.first < oldest { position } else { told.first.min(position) };
+        told.last = told.last.max(position);
+    }
+
+    /// What the log tells of the file.
+    pub(crate) fn told(&self) -> Told {
+        *self.told.lock()
     }
 
     /// The last group that has to be committed before the origin alone tells the truth.

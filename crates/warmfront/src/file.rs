@@ -272,7 +272,8 @@ impl Pool {
         if self.intent().is_some() && self.logs_contents(object) {
             object.dirty.touched(self.write_back.txgs.open());
             if let Some(path) = self.path_for_log(object) {
-                self.log_change(&Record::Truncate { file: place(object, &path), size }).await;
+                let record = Record::Truncate { file: place(object, &path), size };
+                self.log_change_of(object, &record).await;
             }
         } else {
             self.unlogged();
@@ -332,6 +333,7 @@ impl OpenFile {
         let coherence = self.tenant().properties().coherence;
         if self.mode.write && coherence != Coherence::Exclusive && !self.object.is_nameless() {
             self.pool.write_out(&self.object).await?;
+            self.pool.outdate_log(&self.object).await?;
         }
         self.tell_failure()
     }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use storage::{Attributes, Entry, NodeKind, ObjectId, SetAttributes, SetTime};
 use zil::{AppendError, Failed, Identity, Log, Made, Name, Place, Position, Record};
 
-use crate::dirty::Logged;
+use crate::dirty::{Logged, Told};
 use crate::error::{EngineError, Result};
 use crate::file::OpenFile;
 use crate::flash::Renounce;
@@ -310,6 +310,48 @@ impl Pool {
         }
     }
 
+    /// The same of a change of an object's contents or attributes.
+    pub(crate) async fn log_change_of(self: &Arc<Self>, object: &Object, record: &Record<'_>) {
+        self.origin_changed();
+        let Some(intent) = self.intent() else { return };
+        match self.append(&intent, record).await {
+            Ok(position) => object.dirty.tell(position, intent.log.oldest()),
+            Err(_) => self.unlogged(),
+        }
+    }
+
+    /// Before somebody is told that the origin has what he has changed of a file: sees to it that
+    /// the log, if it tells anything older of the file, tells that as well. Otherwise a replay
+    /// would bring back what was before.
+    ///
+    /// # Errors
+    /// When neither the log nor the origin keeps it.
+    pub(crate) async fn outdate_log(self: &Arc<Self>, object: &Arc<Object>) -> Result<()> {
+        let txgs = &self.write_back.txgs;
+        let Told { first, .. } = object.dirty.told();
+        let Some(intent) = self.intent() else {
+            return match self.has_log_to_renounce() && first > Position::NONE {
+                true => self.commit(txgs.open()).await,
+                false => Ok(()),
+            };
+        };
+        if first < intent.log.oldest() {
+            return Ok(());
+        }
+        let unlogged_bytes = object.dirty.unlogged_bytes();
+        if self.unlogged_txg.load(Ordering::SeqCst) <= txgs.committed()
+            && unlogged_bytes <= LOG_BYTES_MAX
+            && self.log_object(&intent, object, unlogged_bytes > 0).await.is_ok()
+        {
+            let Told { first, last } = object.dirty.told();
+            let is_told = first == last || !intent.log.may_last_alone(first);
+            if is_told || self.commit_up_to(&intent, last).await.is_ok() {
+                return Ok(());
+            }
+        }
+        self.commit(txgs.open()).await
+    }
+
     /// The path by which the log can speak of an object. If it has none that is known, notes that
     /// the log does not tell what has been changed.
     pub(crate) fn path_for_log(self: &Arc<Self>, object: &Object) -> Option<OsString> {
@@ -393,7 +435,9 @@ impl Pool {
         for _ in 0..ATTEMPTS_MAX {
             let txg = self.write_back.txgs.open();
             let taken = object.dirty.log(with_times, txg, |logged| {
-                self.try_append(intent, &logged.record(file)).map(drop)
+                let position = self.try_append(intent, &logged.record(file))?;
+                object.dirty.tell(position, intent.log.oldest());
+                Ok(())
             });
             match taken {
                 Ok(()) => return Ok(()),
@@ -521,7 +565,10 @@ impl Pool {
                 let txg = self.write_back.txgs.open();
                 let appended = object.dirty.log(true, txg, |logged| {
                     let record = logged.record(file);
-                    intent.log.try_append(&record).map(|_| intent.count(&record))
+                    let position = intent.log.try_append(&record)?;
+                    intent.count(&record);
+                    object.dirty.tell(position, intent.log.oldest());
+                    Ok(())
                 });
                 match appended {
                     Ok(()) => break,

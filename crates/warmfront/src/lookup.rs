@@ -454,11 +454,12 @@ impl Pool {
                     ..change
                 };
                 if let Some(path) = self.path_for_log(&object) {
-                    let object = place(&object, &path);
-                    self.log_change(&Record::SetAttributes { object, change }).await;
+                    let record = Record::SetAttributes { object: place(&object, &path), change };
+                    self.log_change_of(&object, &record).await;
                 }
             }
         }
+        self.outdate_log(&object).await?;
         self.attributes_done(&object).await?;
         Ok(self.attributed(&object, &self.properties(&object)))
     }

@@ -444,6 +444,9 @@ impl Pool {
             }
         };
         let Some(object) = self.objects.release(id, count, keep) else { return };
+        if object.is_nameless() {
+            self.drop_generation(id, &object.version());
+        }
         let bytes = object.charged_bytes;
         self.objects.recycle(object);
         self.origin.forget(id, 1);

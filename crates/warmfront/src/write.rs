@@ -325,11 +325,12 @@ impl OpenFile {
         let Allocation { mode, offset, length } = allocation;
         if let Some(path) = pool.path_for_log(object) {
             let file = place(object, &path);
-            pool.log_change(&zil::Record::Allocate { file, mode, offset, length }).await;
+            let record = zil::Record::Allocate { file, mode, offset, length };
+            pool.log_change_of(object, &record).await;
             let size = object.attributes().size;
             if mode & DROPS_RANGE != 0 && offset.saturating_add(length) >= size {
                 // The bytes that led to this size may have been among those that are gone.
-                pool.log_change(&zil::Record::Truncate { file, size }).await;
+                pool.log_change_of(object, &zil::Record::Truncate { file, size }).await;
             }
         }
     }

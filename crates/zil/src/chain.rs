@@ -182,6 +182,12 @@ impl Chain {
         self.position.previous()
     }
 
+    /// Whether a record may be found again without the last one: it is not in the block that is
+    /// being filled.
+    pub(crate) fn may_last_alone(&self, position: Position) -> bool {
+        self.waiting.back().is_none_or(|open| position < open.first)
+    }
+
     pub(crate) fn durable(&self) -> Position {
         self.durable
     }

@@ -367,6 +367,12 @@ impl Log {
         self.state.lock().chain.durable()
     }
 
+    /// Whether a crash may leave this record without the last one, because they are in blocks of
+    /// their own.
+    pub fn may_last_alone(&self, position: Position) -> bool {
+        self.state.lock().chain.may_last_alone(position)
+    }
+
     /// The oldest record that has not been released: to make room, release it and those after it.
     pub fn oldest(&self) -> Position {
         self.state.lock().chain.oldest()

@@ -71,7 +71,8 @@ pub const PROPERTIES: &[Property] = &[
         help: "bytes in a record, the unit of reading and caching",
         long_help: "Bytes in a record, the unit of reading from the origin and of caching. Large \
             records suit files that are read in sequence; a database is best served with its own \
-            page size. A change drops what is cached of the files concerned.",
+            page size. What is cached of the files concerned is of no use after a change, and goes \
+            as room is needed.",
         inherited: true,
         examples: &["4K", "16K", "128K", "1M"],
         refused: &["", "0", "2K", "3K", "5000", "2M", "12Q"],
