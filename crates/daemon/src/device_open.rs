@@ -11,6 +11,7 @@ use crate::descriptor;
 use crate::device_path::{DevicePath, DeviceRole};
 use crate::device_user::{DeviceUser, block_device_says};
 use crate::paths::Paths;
+use crate::process::outwait;
 
 /// Why a cache or log device cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -335,7 +336,10 @@ impl DevicePath {
         if !options.looks_only && is_read_only() {
             return Err(DeviceOpenError::ReadOnlyDevice { role, path });
         }
-        let device = FileDevice::open(&path, options).map_err(|error| {
+        let is_ending = |error: &DeviceError| {
+            matches!(error, DeviceError::InUse { .. }) && DeviceUser::of(&path).may_be_ending()
+        };
+        let device = outwait(|| FileDevice::open(&path, options), is_ending).map_err(|error| {
             self.undo(before);
             let path = path.clone();
             let errno = match error {

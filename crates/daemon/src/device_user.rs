@@ -7,6 +7,10 @@ use std::path::Path;
 use rustix::fs::{major, minor};
 
 use crate::mountinfo::mounts;
+use crate::process::is_ending;
+
+/// A user that cannot be told.
+const UNKNOWN: &str = "another process, or something else here";
 
 /// Who uses a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +30,13 @@ impl DeviceUser {
             let file = behind.find_map(|name| block_device_says(path, name))?;
             DeviceUser::with_lock(Path::new(&file))
         });
-        let other = "another process, or something else here".to_string();
-        known.unwrap_or(DeviceUser { pid: None, name: other })
+        known.unwrap_or(DeviceUser { pid: None, name: UNKNOWN.to_string() })
+    }
+
+    /// Whether it may let go of the device in a moment: a process that was killed, or one that
+    /// cannot be told, as with block devices.
+    pub fn may_be_ending(&self) -> bool {
+        self.pid.map_or(self.name == UNKNOWN, is_ending)
     }
 
     /// The process that holds a lock on `path`.
@@ -85,8 +94,7 @@ mod tests {
         let base = tempfile::tempdir().expect("a directory");
         let path = base.path().join("held");
         let file = fs::File::create(&path).expect("made");
-        let other = "another process, or something else here";
-        assert_eq!(DeviceUser::of(&path).name, other);
+        assert_eq!(DeviceUser::of(&path).name, UNKNOWN);
         file.lock().expect("nobody else has it");
         let user = DeviceUser::of(&path);
         let own = std::process::id();

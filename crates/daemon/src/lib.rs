@@ -42,6 +42,7 @@ mod paths;
 mod pool_file;
 mod pools;
 mod probe;
+mod process;
 mod request;
 mod risks;
 mod server;

@@ -7,6 +7,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::paths::Paths;
+use crate::process::{is_ending, outwait};
 use crate::wire_path;
 
 /// Tries to lock a file whose previous owner removes it at the same moment.
@@ -66,7 +67,8 @@ pub(crate) struct PoolLock {
 
 impl PoolLock {
     /// Locks the origin, which is known by its device and inode unless it is not there, then the
-    /// pool's name.
+    /// pool's name. A process that has been killed keeps its locks for a moment: that is waited
+    /// for.
     ///
     /// # Errors
     /// When another daemon has one of them.
@@ -76,9 +78,15 @@ impl PoolLock {
         origin: Option<(u64, u64)>,
     ) -> Result<PoolLock, LockError> {
         // The origin first: that it is served already says more than that a name is taken.
-        let lock = |(device, inode)| LockFile::take(&paths.origin_lock(device, inode), owner);
-        let origin = origin.map(lock).transpose()?;
-        let name = LockFile::take(&paths.pool_lock(&owner.pool), owner)?;
+        let is_ending = |error: &LockError| match error {
+            LockError::Held(held) => is_ending(held.pid),
+            LockError::HeldByUnknown { .. } => true,
+            LockError::System { .. } => false,
+        };
+        let take = |path: PathBuf| outwait(|| LockFile::take(&path, owner), is_ending);
+        let origin = origin.map(|(device, inode)| take(paths.origin_lock(device, inode)));
+        let origin = origin.transpose()?;
+        let name = take(paths.pool_lock(&owner.pool))?;
         Ok(PoolLock { _origin: origin, _name: name })
     }
 
@@ -169,10 +177,13 @@ impl Drop for LockFile {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn owner(pool: &str, mountpoint: &str) -> Owner {
-        Owner { pid: 7, pool: pool.into(), origin: "/slow".into(), mountpoint: mountpoint.into() }
+        let pid = std::process::id();
+        Owner { pid, pool: pool.into(), origin: "/slow".into(), mountpoint: mountpoint.into() }
     }
 
     #[test]
@@ -184,17 +195,42 @@ mod tests {
         for (pool, origin) in [("b", (1, 2)), ("a", (1, 3))] {
             let error = PoolLock::take(&paths, &owner(pool, "/x"), Some(origin)).expect_err("held");
             let message = error.to_string();
-            assert!(message.contains("process 7") && message.contains("/fast"), "{message}");
+            assert!(message.contains("process ") && message.contains("/fast"), "{message}");
         }
         let other = PoolLock::take(&paths, &owner("b", "/x"), Some((1, 3))).expect("free");
         let holder = |pool| PoolLock::holder(&paths, pool).map(|owner| owner.pid);
-        assert_eq!((holder("a"), holder("c")), (Some(7), None));
+        assert_eq!((holder("a"), holder("c")), (Some(std::process::id()), None));
         let at = PoolLock::holder_at(&paths, Path::new("/fast"));
         assert_eq!(at.map(|owner| owner.pool), Some("a".to_string()));
         drop(first);
         drop(PoolLock::take(&paths, &owner("a", "/fast"), Some((1, 2))).expect("free again"));
         drop(other);
         assert_eq!(std::fs::read_dir(base.path()).expect("a directory").count(), 0);
+    }
+
+    /// The kernel closes the files of a process that was killed some time after it is gone.
+    #[test]
+    fn a_lock_of_a_dead_owner_is_waited_for() {
+        let base = tempfile::tempdir().expect("a directory");
+        let paths = Paths::new(base.path(), base.path());
+        let mut child = std::process::Command::new("true").spawn().expect("it starts");
+        child.wait().expect("it ends");
+        let dead = Owner { pid: child.id(), ..owner("a", "/fast") };
+        let held = || LockFile::take(&paths.pool_lock("a"), &dead).expect("free");
+        let lock = held();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                drop(lock);
+            });
+            let taken = PoolLock::take(&paths, &owner("a", "/fast"), Some((1, 2)));
+            taken.expect("it is given back");
+        });
+        // But not for ever.
+        let lock = held();
+        let refused = PoolLock::take(&paths, &owner("a", "/fast"), Some((1, 2)));
+        assert!(matches!(refused, Err(LockError::Held(_))), "{refused:?}");
+        drop(lock);
     }
 
     #[test]
