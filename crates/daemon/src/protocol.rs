@@ -457,6 +457,9 @@ pub struct TxgRow {
     pub open_seconds: f64,
     /// Bytes of changes that it took.
     pub dirty_bytes: u64,
+    /// Bytes that it has to write at most, with what an earlier one could not; 0 for the open one.
+    #[serde(default)]
+    pub due_bytes: u64,
     /// Files that had changes.
     pub files: u64,
     /// Bytes that it wrote to the origin.

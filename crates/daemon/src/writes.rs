@@ -51,6 +51,7 @@ fn row(txg: &Txg, at: &WriteBackStatistics) -> TxgRow {
         state: txg.state.name().to_string(),
         open_seconds: txg.open.as_secs_f64(),
         dirty_bytes: txg.dirty_bytes,
+        due_bytes: txg.due_bytes,
         files: txg.files,
         written_bytes: txg.written_bytes,
         writes: txg.writes,

@@ -38,6 +38,8 @@ struct History {
     heard: Option<Duration>,
     /// When the newest group was closed of which the origin keeps everything.
     kept: Option<Duration>,
+    /// Bytes that the last one could not bring to the origin, at most.
+    left_bytes: u64,
 }
 
 /// One transaction group.
@@ -49,6 +51,9 @@ pub struct Txg {
     pub state: TxgState,
     /// Bytes of changes that it took.
     pub dirty_bytes: u64,
+    /// Bytes that it has to write at most: these, what the one before it could not bring to the
+    /// origin, and what replaced that meanwhile.
+    pub due_bytes: u64,
     /// Files that had changes.
     pub files: u64,
     /// Bytes that it has written to the origin so far.
@@ -182,10 +187,12 @@ impl Txgs {
         drop(open);
         let mut history = self.history.lock();
         history.heard = Some(now);
+        let left_bytes = history.left_bytes;
         history.current = Some(Txg {
             number,
             state: TxgState::Syncing,
             dirty_bytes,
+            due_bytes: dirty_bytes + left_bytes,
             files: 0,
             written_bytes: 0,
             writes: 0,
@@ -228,6 +235,15 @@ impl Txgs {
         }
     }
 
+    /// Notes that the origin has taken so many bytes of the group that is on its way.
+    pub(crate) fn wrote(&self, bytes: u64) {
+        self.note(|txg| {
+            txg.writes += 1;
+            txg.written_bytes += bytes;
+            txg.due_bytes = txg.due_bytes.max(txg.written_bytes);
+        });
+    }
+
     /// Notes that groups up to this one are committed.
     pub(crate) fn commit(&self, number: u64) {
         self.committed.store(number, Ordering::SeqCst);
@@ -242,6 +258,11 @@ impl Txgs {
         if state == TxgState::Committed {
             history.kept = txg.closed;
         }
+        history.left_bytes = match state {
+            TxgState::Refused => txg.due_bytes - txg.written_bytes,
+            TxgState::Failed => txg.due_bytes,
+            _ => 0,
+        };
         let has_changes = |txg: &Txg| txg.dirty_bytes > 0 || txg.writes > 0;
         if has_changes(&txg) || txg.error.is_some() {
             // Of many attempts in a row that come to nothing, the last one tells enough.
@@ -262,6 +283,7 @@ impl Txgs {
             number: self.open(),
             state: TxgState::Open,
             dirty_bytes: self.open_bytes.load(Ordering::Relaxed),
+            due_bytes: 0,
             files,
             written_bytes: 0,
             writes: 0,
@@ -291,6 +313,30 @@ impl Txgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a group could not bring to the origin goes with the next one, and is counted there.
+    #[test]
+    fn no_group_writes_more_than_is_due() {
+        let txgs = Txgs::default();
+        let second = Duration::from_secs;
+        let due = || txgs.history(second(9), 0).iter().rev().nth(1).map(|txg| txg.due_bytes);
+        let turns = [
+            (12, 4, TxgState::Refused, 12),
+            (9, 8, TxgState::Failed, 17),
+            (4, 21, TxgState::Refused, 21),
+            // What replaces what an older group has yet to write goes with that one.
+            (5, 6, TxgState::Committed, 6),
+            (7, 7, TxgState::Committed, 7),
+        ];
+        for (took, wrote, state, expected) in turns {
+            txgs.took(took, second(1));
+            txgs.close(second(2), || ());
+            txgs.wrote(wrote);
+            assert_eq!(due(), Some(expected));
+            txgs.end(second(3), state, None);
+            assert_eq!(due(), Some(expected));
+        }
+    }
 
     #[test]
     fn a_group_on_its_way_tells_how_long_that_has_taken() {

@@ -486,10 +486,7 @@ impl Pool {
                 return Err(error);
             }
             self.write_back.budget.delivered(length, took);
-            self.write_back.txgs.note(|txg| {
-                txg.writes += 1;
-                txg.written_bytes += length;
-            });
+            self.write_back.txgs.wrote(length);
         }
     }
 

@@ -71,7 +71,7 @@ fn txg(txg: &TxgRow, last: Option<&TxgRow>) -> String {
         }
         _ => {
             let done = HumanSize(txg.written_bytes);
-            format!(", {done} of {} written", HumanSize(txg.dirty_bytes))
+            format!(", {done} of {} written", HumanSize(txg.due_bytes))
         }
     };
     let mut text = format!("{} {}{age}", txg.number, txg.state);
@@ -125,6 +125,7 @@ mod tests {
             state: state.to_string(),
             open_seconds: 2.5,
             dirty_bytes: 3 << 20,
+            due_bytes: 4 << 20,
             files: 1,
             written_bytes: 1 << 20,
             writes: 4,
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn a_group_is_told_by_what_it_has_and_what_it_has_written() {
         assert_eq!(txg(&row("open"), None), "7 open for 2.50 s with 3M");
-        assert_eq!(txg(&row("syncing"), None), "7 syncing, 1M of 3M written");
+        assert_eq!(txg(&row("syncing"), None), "7 syncing, 1M of 4M written");
         let empty = TxgRow { dirty_bytes: 0, ..row("open") };
         let last = TxgRow { ended_seconds_ago: Some(3.0), ..row("committed") };
         assert_eq!(
