@@ -589,30 +589,6 @@ fn a_log_that_has_gone_is_replaced_while_the_pool_is_in_use() {
     assert_eq!(fs::read_to_string(mount.join("file")).expect("it is there"), "later contents");
 }
 
-/// A log that has become shorter after a crash is not made longer again, whatever size is named.
-#[test]
-fn a_log_that_is_cut_after_a_crash_is_refused() {
-    require!(Requirement::Fuse);
-    let (mut mount, log) = with_log();
-    write(&mount.join("file"), "contents");
-    kill(&mut mount);
-    let file = File::options().write(true).open(&log).expect("it is there");
-    let words = ["has become shorter", "--discard-log", "acknowledged"];
-    for bytes in [20 << 20, 1 << 20] {
-        file.set_len(bytes).expect("it can be cut");
-        for device in [log.clone(), format!("{log}:32M"), format!("{log}:64M")] {
-            try_mount(&mount, &["--log", &device]).fails_with(1, &words);
-            assert_eq!(fs::metadata(&log).expect("it is there").len(), bytes, "{device}");
-        }
-        let show = mount.warmfront().program(["log", "show", &log]);
-        let size = format!("has {}M", bytes >> 20);
-        show.run().fails_with(1, &[&size, "truncate -s 32M"]);
-    }
-    restart(&mut mount, &["--log", &format!("{log}:32M"), "--discard-log"]);
-    assert_eq!(fs::metadata(&log).expect("it is there").len(), 32 << 20);
-    mount.unmount();
-}
-
 /// Whoever stops a mount while the log comes to the origin is told what that means, and the next
 /// one begins again.
 #[test]

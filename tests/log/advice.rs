@@ -48,11 +48,16 @@ fn cut(place: &Place, lengths: &[u64]) {
 type Harm = (&'static str, fn(&Place));
 
 /// Ways in which a log is not as it was.
-const HARMS: [Harm; 6] = [
+const HARMS: [Harm; 8] = [
     ("holds ", |_| ()),
     ("is not there", |place| fs::remove_file(place.join("log")).expect("it was there")),
     ("has become shorter", |place| cut(place, &[1 << 20])),
+    ("has become shorter", |place| cut(place, &[20 << 20])),
     ("is damaged", |place| cut(place, &[132 << 10, LOG_BYTES])),
+    ("is damaged", |place| {
+        let file = File::options().write(true).open(place.join("log")).expect("it is there");
+        file.write_all_at(&vec![0; 128 << 10], 0).expect("written");
+    }),
     ("holds no log any more", |place| cut(place, &[0, LOG_BYTES])),
     ("is damaged", |place| {
         let file = File::options().write(true).open(place.join("log")).expect("it is there");
@@ -220,7 +225,7 @@ fn what_is_said_of_a_log_is_so() {
     mounts(&place, "tank", &[]);
     // Superblocks that are damaged, and what is much too short.
     crash(&place, "tank", "fast", "log", "contents");
-    HARMS[5].1(&place);
+    HARMS[7].1(&place);
     let damaged = try_mount(&place, "tank", &[]);
     let words = ["superblocks are damaged", "bring back a whole copy", "--discard-log"];
     damaged.fails_with(1, &words);

@@ -55,6 +55,110 @@ fn whole(mount: &Mount) -> usize {
     sizes.iter().filter(|size| **size == FILE_BYTES as u64).count()
 }
 
+/// A log that has become shorter after a crash is not made longer again, whatever size is named,
+/// and what is before the cut is brought to the origin.
+#[test]
+fn what_is_before_the_cut_comes_to_the_origin() {
+    require!(Requirement::Fuse);
+    for bytes in [20 << 20, 1 << 20] {
+        let (mut mount, log) = crashed();
+        let file = File::options().write(true).open(&log).expect("it is there");
+        file.set_len(bytes).expect("it can be cut");
+        let size = format!("has {}M, and was made with 32M", bytes >> 20);
+        let shown = mount.warmfront().run(["log", "show", &log]);
+        assert!(shown.contains(&size) && shown.contains("is cut off"), "{shown}");
+        let held = crate::records(mount.warmfront(), &log).len();
+        assert!(held > 20, "{held}");
+        let device = format!("{log}:32M");
+        let words = [&*size, "acknowledged", "--read-only"];
+        let next = format!("--log {device} --discard-log");
+        let brought = "were brought to the origin";
+        let sized = format!("{log}:64M");
+        for (named, done) in [(&log, brought), (&device, "no good record"), (&sized, "behind")] {
+            let refused = try_mount(&mount, &["--log", named]);
+            refused.fails_with(1, &[&words[..], &["has become shorter", &next, done]].concat());
+            assert_eq!(fs::metadata(&log).expect("it is there").len(), bytes, "{named}");
+        }
+        let count = whole(&mount);
+        // Without the blocks of what could be had, cut at 20 MiB, all is there.
+        assert!(count > 5 && (bytes < 20 << 20 || count == 40), "{count}");
+        let again = mount.warmfront().program(["log", "replay", &log]).run();
+        again.fails_with(1, &["has no good record behind", "--discard-log"]);
+        // Word by word what was said.
+        restart(&mut mount, &["--log", &device, "--discard-log"]);
+        assert_eq!(fs::metadata(&log).expect("it is there").len(), LOG_BYTES);
+        assert_eq!(whole(&mount), count);
+        write(&mount.join("file"), "contents");
+        kill(&mut mount);
+        // By hand, and without a step in between.
+        file.set_len(bytes).expect("it can be cut");
+        let told = mount.warmfront().run(["log", "discard", &log]);
+        assert!(told.contains("has become shorter; what it held, "), "{told}");
+        let again = mount.warmfront().program(["log", "show", &log]).run();
+        again.fails_with(1, &["holds no log"]);
+        restart(&mut mount, &["--log", &device]);
+        mount.unmount();
+        // Nothing is missed of one that is noted as empty.
+        file.set_len(bytes).expect("it can be cut");
+        let words = ["nothing is lost with it", "truncate -s 32M"];
+        try_mount(&mount, &["--log", &log]).fails_with(1, &words);
+        mount.warmfront().program(["log", "show", &log]).run().fails_with(1, &words);
+        restart(&mut mount, &["--log", &device]);
+        mount.unmount();
+    }
+}
+
+/// A log without superblocks, and one that another program has overwritten: what is said leads on.
+#[test]
+fn one_refusal_names_the_whole_way() {
+    require!(Requirement::Fuse);
+    let overwrite = |log: &str, byte: u8| {
+        let file = File::options().write(true).open(log).expect("it is there");
+        file.write_all_at(&vec![byte; 128 << 10], 0).expect("it is written");
+    };
+    for (byte, said, words) in [
+        (0, "superblocks are damaged", &["--discard-log"][..]),
+        (7, "holds data of another program now", &["--discard-log", "--force-log"]),
+    ] {
+        let (mut mount, log) = crashed();
+        overwrite(&log, byte);
+        let refused = try_mount(&mount, &["--log", &log]);
+        let refused = refused.fails_with(1, &[&[said], words].concat());
+        assert!(words.len() == 2 || !refused.stderr.contains("--force-log"), "{}", refused.stderr);
+        if words.len() == 2 {
+            // Half of it does nothing by halves.
+            let half = try_mount(&mount, &["--log", &log, "--discard-log"]);
+            half.fails_with(1, &["--force-log"]);
+            try_mount(&mount, &["--log", &log]).fails_with(1, &[said, "--discard-log"]);
+        }
+        restart(&mut mount, &[&["--log", &log], words].concat());
+        mount.unmount();
+        assert_eq!(whole(&mount), 0, "it could not be read");
+    }
+}
+
+/// A log that a later version has written.
+#[test]
+fn a_log_of_a_later_version_is_given_up_by_hand() {
+    require!(Requirement::Fuse);
+    let (mut mount, log) = crashed();
+    let file = File::options().write(true).open(&log).expect("it is there");
+    (0..4).for_each(|slot| file.write_all_at(&[3], (slot * (32 << 10)) + 8).expect("written"));
+    let words = ["version 3", "use that version", "mount with --discard-log"];
+    try_mount(&mount, &["--log", &log]).fails_with(1, &words);
+    for command in ["show", "replay"] {
+        mount.warmfront().program(["log", command, &log]).run().fails_with(1, &words);
+    }
+    let told = mount.warmfront().run(["log", "discard", &log]);
+    assert!(told.contains("is of version 3") && told.contains("is given up"), "{told}");
+    restart(&mut mount, &[]);
+    mount.unmount();
+    // Nobody misses it by now, and it is not ours to change.
+    mount.warmfront().program(["log", "discard", &log]).run().fails_with(1, &words);
+    restart(&mut mount, &["--log", &log, "--discard-log"]);
+    mount.unmount();
+}
+
 fn is_told(erase: fn(&Path)) {
     let (mut mount, log) = crashed();
     erase(Path::new(&log));

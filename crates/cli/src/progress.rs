@@ -1,5 +1,6 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon::MountProgress;
@@ -62,6 +63,15 @@ impl Progress {
         let (_, bar) = self.shown.get_or_insert_with(|| (what, new_bar(what, template)));
         bar
     }
+}
+
+/// Does what tells how far it is, and shows that meanwhile.
+pub(crate) fn showing<T>(work: impl FnOnce(&(dyn Fn(MountProgress) + Send + Sync)) -> T) -> T {
+    let progress = Mutex::new(Progress::default());
+    let shown = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let done = work(&|now| shown().show(now));
+    shown().end();
+    done
 }
 
 /// Shows `{size}` of `{whole}`, and `{speed}`, in the units of all other output.

@@ -7,7 +7,7 @@ use crate::descriptor;
 use crate::device_open::{DeviceOpenError, tops};
 use crate::device_path::{DevicePath, DeviceRole, exists};
 use crate::error::ControlError;
-use crate::logs::{self, GivenUp, LogError, LogTarget, MountProgress};
+use crate::logs::{self, GivenUp, LogError, LogTarget, MountProgress, Tell};
 use crate::mountinfo::resolve_without_touching;
 use crate::paths::{Paths, remove_file};
 use crate::pool_file::{NewPool, PoolFile, PoolFileError, Settings};
@@ -118,11 +118,16 @@ pub struct Destroyed {
 }
 
 /// Removes a pool: its settings, and what was noted of it. Origin and devices are not touched,
-/// unless `force` gives up what its log holds.
+/// unless `force` gives up what its log holds; `tell` is told how far that is.
 ///
 /// # Errors
 /// When there is no such pool, it is mounted, or its log may hold what the origin does not.
-pub fn destroy_pool(paths: &Paths, name: &str, force: bool) -> Result<Destroyed, ControlError> {
+pub fn destroy_pool(
+    paths: &Paths,
+    name: &str,
+    force: bool,
+    tell: Tell<'_>,
+) -> Result<Destroyed, ControlError> {
     if let Some(found) = mounted(paths, name) {
         return Err(ControlError::Mounted { pool: found.pool, mountpoint: found.mountpoint });
     }
@@ -134,7 +139,7 @@ pub fn destroy_pool(paths: &Paths, name: &str, force: bool) -> Result<Destroyed,
             ControlError::Settings,
         ));
     }
-    let given_up = logs::forget(paths, name, force)?;
+    let given_up = logs::forget(paths, name, force, tell)?;
     let caches = paths.caches(name);
     let remove = |path: &Path| {
         remove_file(path).map_err(|error| ControlError::Remove { path: path.to_owned(), error })

@@ -417,7 +417,10 @@ fn properties_of_a_named_pool_are_saved(place: &Place) {
     assert_eq!(value(&photos, "recordsize"), ("64K".into(), Source::Local));
     let inherited = Source::Inherited("tank".into());
     assert_eq!(value(&photos, "freebehind"), ("on".into(), inherited));
-    assert!(matches!(destroy_pool(&place.paths, "tank", false), Err(ControlError::Mounted { .. })));
+    assert!(matches!(
+        destroy_pool(&place.paths, "tank", false, &|_| ()),
+        Err(ControlError::Mounted { .. })
+    ));
     assert!(create_pool(&place.paths, &pool).is_err());
     unmount(&place.paths, OsStr::new("tank"), false, &mut go_on).expect("by its name");
     let photos = place.find("tank/photos").expect("from its settings");
@@ -425,7 +428,7 @@ fn properties_of_a_named_pool_are_saved(place: &Place) {
     // What was given to this mount alone is not kept.
     assert_eq!(value(&photos, "freebehind"), ("off".into(), Source::Default));
     assert_eq!(photos.datasets().expect("listed").len(), 3);
-    destroy_pool(&place.paths, "tank", false).expect("it is not mounted");
+    destroy_pool(&place.paths, "tank", false, &|_| ()).expect("it is not mounted");
     assert!(place.find("tank").is_err() && !file.exists());
     let left = |directory: &Path| -> Vec<String> {
         let names = fs::read_dir(directory).into_iter().flatten();

@@ -49,7 +49,7 @@ pub enum OpenError {
     /// The device did not do what it was asked.
     #[error("the log device does not work: {0}")]
     Device(#[from] DeviceError),
-    /// It is too small, or has become smaller.
+    /// It is too small for a log.
     #[error(
         "a log device of {} is too small: it needs {}", size(*size_bytes), size(*needed_bytes)
     )]
@@ -179,6 +179,17 @@ pub enum ReplayError {
     Unapplied {
         /// The first one.
         from: Position,
+    },
+    /// The device has become shorter.
+    #[error(
+        "the log device has {}, and its log was made with {}: make it as long again, or make a new \
+         log on it", size(*size_bytes), size(*needed_bytes)
+    )]
+    Cut {
+        /// How long it is, bytes.
+        size_bytes: u64,
+        /// How long it was, bytes.
+        needed_bytes: u64,
     },
     /// The end of the log is damaged.
     #[error(

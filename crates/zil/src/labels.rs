@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::future::{join_all, try_join};
 use storage::{AlignedBuffer, Device, DeviceError, foreign_contents, foreign_end};
 
+use crate::blank::is_blank;
 use crate::error::OpenError;
 use crate::layout::{PAGE_BYTES, RING_OFFSET, SLOTS};
 use crate::superblock::{Found, Superblock, VERSION};
@@ -62,7 +63,21 @@ pub(crate) async fn read_superblock(device: &dyn Device) -> Result<Superblock, O
         return Err(OpenError::Damaged);
     }
     let found = foreign(device).await?;
-    Err(found.map_or(OpenError::NoLog, |found| OpenError::Foreign { found }))
+    Err(match found {
+        // Whoever removes a log takes this away as well.
+        Some(_) if is_log_without_superblock(device).await? => OpenError::Damaged,
+        Some(found) => OpenError::Foreign { found },
+        None => OpenError::NoLog,
+    })
+}
+
+/// Whether a device begins with zeros and ends as a log does.
+async fn is_log_without_superblock(device: &dyn Device) -> Result<bool, DeviceError> {
+    let page = PAGE_BYTES as u64;
+    let last = (device.info().size_bytes / page).saturating_sub(1) * page;
+    let begin = device.read(0, AlignedBuffer::zeroed(RING_OFFSET as usize)).await?;
+    let end = device.read(last, AlignedBuffer::zeroed(PAGE_BYTES)).await?;
+    Ok(foreign_contents(&begin).is_none() && is_blank(&end))
 }
 
 /// What another program has put at the beginning or the end of a device that holds no log.

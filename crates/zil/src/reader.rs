@@ -10,10 +10,13 @@ use crate::superblock::Start;
 /// How much is read at a time, bytes; a longer block is read as a whole.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Reads a ring from one end to the other, through a window.
+/// Reads a ring from one end to the other, through a window. What a device that was cut shorter
+/// does not have any more is read as zeros.
 pub(crate) struct Reader {
     device: Arc<dyn Device>,
     layout: Layout,
+    /// Whole pages that the device has, bytes.
+    device_bytes: u64,
     salt: [u8; 16],
     window: AlignedBuffer,
     /// The address of the window's first byte.
@@ -22,7 +25,9 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(device: Arc<dyn Device>, layout: Layout, salt: [u8; 16]) -> Reader {
-        Reader { device, layout, salt, window: AlignedBuffer::default(), address: 0 }
+        let device_bytes = device.info().size_bytes / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+        let window = AlignedBuffer::default();
+        Reader { device, layout, device_bytes, salt, window, address: 0 }
     }
 
     /// The bytes from `address` on, which do not go round the ring's end.
@@ -47,8 +52,15 @@ impl Reader {
         if buffer.capacity() < bytes as usize {
             buffer = AlignedBuffer::zeroed(bytes as usize);
         }
+        let offset = self.layout.offset(address);
+        let there = self.device_bytes.saturating_sub(offset).min(bytes) as usize;
+        buffer.set_len(there);
+        if there > 0 {
+            buffer = self.device.read(offset, buffer).await?;
+        }
         buffer.set_len(bytes as usize);
-        self.window = self.device.read(self.layout.offset(address), buffer).await?;
+        buffer[there..].fill(0);
+        self.window = buffer;
         self.address = address;
         Ok(())
     }

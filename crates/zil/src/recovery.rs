@@ -63,6 +63,14 @@ pub enum End {
     /// A part of the device behind the last good record was cut off, or overwritten with zeros.
     /// Records may have lasted there.
     Erased,
+    /// The device has become shorter than it was when the log was made. Records may have lasted
+    /// behind its end.
+    Cut {
+        /// How long it is, bytes.
+        size_bytes: u64,
+        /// How long it was, bytes.
+        needed_bytes: u64,
+    },
     /// The device does not give the next block. Whether it was one is not known.
     Unreadable {
         /// What it says instead.
@@ -116,17 +124,17 @@ impl Recovery {
         if superblock.pool != opening.pool && !opening.force {
             return Err(OpenError::OtherPool);
         }
-        if info.size_bytes < layout.size_bytes {
-            let needed_bytes = layout.size_bytes;
-            return Err(OpenError::TooSmall { size_bytes: info.size_bytes, needed_bytes });
-        }
         if info.block_bytes > PAGE_BYTES {
             return Err(OpenError::Blocks { found: info.block_bytes, known: PAGE_BYTES });
         }
         let mut reader = Reader::new(device.clone(), layout, superblock.salt);
         // What cannot be read now can be so again.
         let is_cut = has_end(&*device, &layout).await.is_ok_and(|has_end| !has_end);
-        let Scanned { found, end, is_erased } = scan(&mut reader, &superblock, is_cut).await;
+        let Scanned { mut found, end, is_erased } = scan(&mut reader, &superblock, is_cut).await;
+        let (size_bytes, needed_bytes) = (info.size_bytes, layout.size_bytes);
+        if size_bytes < needed_bytes && !matches!(found.end, End::Unreadable { .. }) {
+            found.end = End::Cut { size_bytes, needed_bytes };
+        }
         let start = superblock.start;
         Ok(Recovery {
             clock,
@@ -271,18 +279,38 @@ impl Recovery {
     /// Goes on with the log, empty, whatever it held. All that was not applied is lost.
     ///
     /// # Errors
-    /// When the device fails.
+    /// As [`discard_as`](Recovery::discard_as).
     pub async fn discard(self) -> Result<Log, ReplayError> {
+        self.discard_telling(&|_, _| ()).await
+    }
+
+    /// The same, and tells how many bytes of how many have been filled if a part of the log was
+    /// overwritten.
+    ///
+    /// # Errors
+    /// As [`discard_as`](Recovery::discard_as).
+    pub async fn discard_telling(
+        self,
+        tell: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<Log, ReplayError> {
         let Superblock { log, pool, .. } = self.superblock;
-        self.discard_as(log, pool).await
+        self.discard_as(log, pool, tell).await
     }
 
     /// The same as another log, with this id and of this pool: no copy of what it was is taken for
     /// it.
     ///
     /// # Errors
-    /// When the device fails.
-    pub async fn discard_as(mut self, log: [u8; 16], pool: [u8; 16]) -> Result<Log, ReplayError> {
+    /// When the device fails, or has become shorter: a new log has to be made on it.
+    pub async fn discard_as(
+        mut self,
+        log: [u8; 16],
+        pool: [u8; 16],
+        tell: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<Log, ReplayError> {
+        if let End::Cut { size_bytes, needed_bytes } = self.found.end {
+            return Err(ReplayError::Cut { size_bytes, needed_bytes });
+        }
         // Positions that somebody may have been told do not come again.
         let lasted = match self.found.end {
             End::Damaged { lasted } => lasted,
@@ -295,7 +323,7 @@ impl Recovery {
             Superblock { log, pool, salt, start, released: last, durable: last, ..self.superblock };
         self.renew(empty).await?;
         if self.is_erased {
-            fill(&*self.device, &self.superblock.layout, &|_, _| ()).await?;
+            fill(&*self.device, &self.superblock.layout, tell).await?;
         }
         let Recovery { device, clock, options, seed, superblock, epoch, .. } = self;
         Ok(Log::start(device, superblock, epoch, seed, options, clock).await?)

@@ -1,5 +1,4 @@
 use std::ffi::OsStr;
-use std::sync::{Mutex, PoisonError};
 
 use daemon::{LogDiscarded, LogRecord, LogShown, LogTarget, Paths};
 use serde::Serialize;
@@ -8,7 +7,7 @@ use warmfront::HumanSize;
 use crate::arguments::LogCommand;
 use crate::failure::{Failure, Result};
 use crate::format::{Form, json, print, things};
-use crate::progress::Progress;
+use crate::progress::showing;
 use crate::table::Table;
 
 /// Records that are put into one table: its columns are as wide as what is in it.
@@ -26,7 +25,8 @@ pub(crate) fn run(paths: &Paths, command: LogCommand) -> Result<()> {
             replay(paths, force, &target)
         }
         LogCommand::Discard { json: as_json, target } => {
-            let discarded = LogTarget::find(paths, &target)?.discard(paths)?;
+            let target = LogTarget::find(paths, &target)?;
+            let discarded = showing(|tell| target.discard(paths, tell))?;
             print(&match as_json {
                 true => json(&discarded),
                 false => given_up(&discarded),
@@ -108,10 +108,14 @@ fn given_up(discarded: &LogDiscarded) -> String {
                 pool.as_ref().map_or("the pool".to_string(), |pool| format!("pool `{pool}`"));
             let place =
                 origin.as_ref().map_or(String::new(), |origin| format!(" {}", origin.display()));
+            let held = records.filter(|records| *records > 0).map_or(String::new(), |records| {
+                format!(", {} and what is lost,", things(records, "record"))
+            });
             format!(
-                "the log on {path} {what}; what it held is given up, and {pool} can be mounted \
-                 without it. The origin{place} lacks what was acknowledged in the last seconds \
-                 before {pool} ended and had not come there: look after what was written then\n"
+                "the log on {path} {what}; what it held{held} is given up, and {pool} can be \
+                 mounted without it. The origin{place} lacks what was acknowledged in the last \
+                 seconds before {pool} ended and had not come there: look after what was written \
+                 then\n"
             )
         }
     }
@@ -144,11 +148,7 @@ fn summary(shown: &LogShown) -> String {
 }
 
 fn replay(paths: &Paths, force: bool, target: &LogTarget) -> Result<()> {
-    let progress = Mutex::new(Progress::default());
-    let tell = |now| progress.lock().unwrap_or_else(PoisonError::into_inner).show(now);
-    let replayed = target.replay(paths, force, &tell);
-    progress.lock().unwrap_or_else(PoisonError::into_inner).end();
-    let notes = replayed?;
+    let notes = showing(|tell| target.replay(paths, force, tell))?;
     let path = target.path().display();
     print(&match notes.is_empty() {
         true => format!("the log on {path} holds nothing that the origin does not have\n"),

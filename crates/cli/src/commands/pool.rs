@@ -12,7 +12,7 @@ use crate::commands::arcstat;
 use crate::commands::{caches as devices, ceiling, floor, log_device, settings, status};
 use crate::failure::{Failure, Result};
 use crate::format::{Form, count, json, print, things};
-use crate::progress::Progress;
+use crate::progress::{Progress, showing};
 use crate::table::Table;
 
 /// A pool, as `pool list --json` tells it.
@@ -110,7 +110,7 @@ pub(crate) fn run(paths: &Paths, command: PoolCommand) -> Result<()> {
             print(&format!("{path} is no cache device of pool {pool} any more{told}\n{lasts}"));
         }
         PoolCommand::Destroy { force, name } => {
-            let destroyed = daemon::destroy_pool(paths, &name, force)?;
+            let destroyed = showing(|tell| daemon::destroy_pool(paths, &name, force, tell))?;
             print(&format!("pool {name} is removed; its files are where they were\n"));
             print(&given_up_line(&destroyed));
             print(&left(&destroyed));

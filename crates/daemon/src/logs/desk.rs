@@ -12,7 +12,7 @@ use warmfront::{HumanSize, Pool, ReplayOptions, Replayed, replay};
 use xxhash_rust::xxh3::xxh3_64;
 use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
-use super::error::LogError;
+use super::error::{LogError, Without};
 use super::find::of_same_origin;
 use super::inspect::lost;
 use super::marker::{Marker, digits, since};
@@ -182,16 +182,17 @@ impl Desk {
             return Err(LogError::OriginGone { path: marker.path, origin: marker.origin });
         }
         // What was in use and cannot be had, or is not named.
-        let missed = |what: &str| match held.clone().filter(|_| !is_named) {
+        let missed = |what: &str, without| match held.clone().filter(|_| !is_named) {
             Some(held) => LogError::Waiting(Box::new(self.waiting(&marker, held))),
             None => LogError::Lost {
                 path: marker.path.clone(),
                 pool: marker.pool.clone(),
                 what: what.to_string(),
+                without,
             },
         };
-        let mut miss = |what: &str| match (&marker.in_use, settings.discard) {
-            (Some(_), false) => Err(missed(what)),
+        let mut miss = |what: &str, without| match (&marker.in_use, settings.discard) {
+            (Some(_), false) => Err(missed(what, without)),
             (Some(id), true) => {
                 let state = &mut *self.state.lock();
                 state.marker.give_up(id);
@@ -206,12 +207,12 @@ impl Desk {
             (None, _) => Ok(()),
         };
         let Some(device) = &settings.device else {
-            miss("is not named now")?;
+            miss("is not named now", Without::Discard)?;
             return Ok((None, notes));
         };
         answers(&device.path)?;
         if !device.path.exists() {
-            miss("is not there")?;
+            miss("is not there", Without::Discard)?;
         }
         if marker.in_use.is_none() {
             device.check_outside(DeviceRole::Log, &self.tops)?;
@@ -226,36 +227,37 @@ impl Desk {
             marker.in_use.is_none() && self.state.lock().is_noted && device.is_at(&marker.path);
         let opened = open_file(&DevicePath { size_bytes, ..device.clone() });
         if let Some(what) = opened.as_ref().err().and_then(lost) {
-            miss(&what)?;
+            miss(&what, Without::Discard)?;
         }
         let (path, file) = opened?;
         let recovery = match self.recover(file.clone()) {
             Ok(recovery) => recovery,
             Err(error) => {
                 match &error {
-                    OpenError::NoLog => miss("holds no log any more")?,
+                    OpenError::NoLog => miss("holds no log any more", Without::Discard)?,
                     OpenError::Foreign { found } => {
-                        miss(&format!("holds {found} now"))?;
-                        if !settings.force {
+                        let is_missed = marker.in_use.is_some() && !settings.discard;
+                        if !settings.force && !is_missed {
                             drop(file);
                             device.undo(length_before);
                             return Err(LogError::Foreign { path, found });
                         }
+                        miss(&format!("holds {found} now"), Without::Force)?;
                     }
-                    OpenError::TooSmall { .. } | OpenError::NoRoom { .. } => {
-                        miss("has become shorter")?;
+                    OpenError::NoRoom { .. } => {
+                        miss("has become shorter", Without::Longer)?;
                         if !settings.discard {
-                            return Err(contents(&path, error, is_noted_empty));
+                            return Err(contents(&path, error));
                         }
                     }
                     OpenError::Version { .. } if settings.discard || settings.force => {
-                        miss("is of another version")?;
+                        miss("is of another version", Without::Discard)?;
                     }
                     OpenError::Version { found, known } if found < known && is_noted_empty => {}
                     OpenError::Damaged if settings.discard || settings.force => {
-                        miss("is damaged")?;
+                        miss("is damaged", Without::Discard)?;
                     }
-                    _ => return Err(contents(&path, error, false)),
+                    _ => return Err(contents(&path, error)),
                 }
                 return Ok((Some(self.format(device, length_before, file, tell)?), notes));
             }
@@ -274,20 +276,20 @@ impl Desk {
                 let holds = (!is_empty(&found)).then_some(records);
                 return Err(LogError::OtherPool { path, holds });
             }
-            miss("holds another log now")?;
+            miss("holds another log now", Without::Discard)?;
             drop(recovery);
             return Ok((Some(self.format(device, length_before, file, tell)?), notes));
         }
         if marker.in_use.as_ref().is_some_and(|known| *known != id) {
-            miss("holds another log now")?;
+            miss("holds another log now", Without::Discard)?;
         }
         if marker.is_newer_than(&id, epoch) && !settings.older_too {
             if !settings.discard {
                 let origin = self.origin.clone();
                 return Err(LogError::Older { path, origin, records });
             }
-            miss("seems to be an older copy")?;
-            return Ok((Some(self.anew(&path, recovery)?), notes));
+            miss("seems to be an older copy", Without::Discard)?;
+            return Ok((Some(self.anew(device, length_before, file, recovery, tell)?), notes));
         }
         // Written when the origin had another path, or its pool another name.
         let others = match is_own {
@@ -298,6 +300,11 @@ impl Desk {
         let beyond = beyond(&path, &found);
         let given_up = |marker: &Marker| marker.given_up.contains(&id);
         if settings.discard || given_up(&marker) || others.iter().any(given_up) {
+            let is_cut = matches!(found.end, End::Cut { .. });
+            if is_cut && settings.discard {
+                // Another log takes its place.
+                miss("has become shorter", Without::Discard)?;
+            }
             if records > 0 {
                 let why = match settings.discard {
                     true => "as you asked",
@@ -309,7 +316,7 @@ impl Desk {
             }
             if !settings.discard {
                 // Nothing is missed of it.
-                return Ok((Some(self.anew(&path, recovery)?), notes));
+                return Ok((Some(self.anew(device, length_before, file, recovery, tell)?), notes));
             }
             if found.end != End::Whole {
                 let (shown, end) = (path.display(), end(&found));
@@ -318,9 +325,9 @@ impl Desk {
                 ));
             }
             notes.extend(beyond);
-            let log = match is_own {
-                true => block_on(recovery.discard()).map_err(failed)?,
-                false => self.anew(&path, recovery)?,
+            let log = match is_own && !is_cut {
+                true => block_on(recovery.discard_telling(&filling(tell))).map_err(failed)?,
+                false => self.anew(device, length_before, file, recovery, tell)?,
             };
             return Ok((Some(log), notes));
         }
@@ -329,8 +336,17 @@ impl Desk {
             let origin = self.origin.clone();
             return Err(LogError::Emptied { path, origin, records });
         }
-        if found.end == End::Erased && records == 0 && is_noted_empty {
-            return Ok((Some(self.anew(&path, recovery)?), notes));
+        if records == 0 && is_noted_empty {
+            match found.end {
+                End::Erased => {
+                    let log = self.anew(device, length_before, file, recovery, tell)?;
+                    return Ok((Some(log), notes));
+                }
+                End::Cut { size_bytes, needed_bytes } => {
+                    return Err(LogError::Shortened { path, size_bytes, needed_bytes });
+                }
+                _ => {}
+            }
         }
         let names_lasted = marker.in_use.as_ref() == Some(&id)
             && since(&self.origin).is_ok_and(|since| since == marker.since);
@@ -343,12 +359,15 @@ impl Desk {
                 Err(LogError::Damaged { path, applied, last, lasted: lasted.0 })
             }
             End::Erased => Err(LogError::Erased { path, applied, last }),
+            End::Cut { size_bytes, needed_bytes } => {
+                Err(LogError::Cut { path, applied, last, size_bytes, needed_bytes })
+            }
             End::Unreadable { error } => Err(LogError::Unreadable { path, applied, last, error }),
             _ => {
                 notes.extend(beyond);
                 let log = match is_own {
                     true => block_on(recovery.finish()).map_err(failed)?,
-                    false => self.anew(&path, recovery)?,
+                    false => self.anew(device, length_before, file, recovery, tell)?,
                 };
                 Ok((Some(log), notes))
             }
@@ -428,9 +447,7 @@ impl Desk {
         }
         let opening = self.opening().map_err(|error| self.state_error(error))?;
         for_owner_only(path);
-        let told = |done_bytes, all_bytes| {
-            tell(MountProgress::Formatting { done_bytes, all_bytes });
-        };
+        let told = filling(tell);
         let options = Options::default();
         let formatted = Log::format_telling(file, opening, options, clock(), &told);
         block_on(formatted).map_err(|error| {
@@ -443,10 +460,22 @@ impl Desk {
 
     /// Goes on with a log that was given up, or a copy of one, or one that has another name for the
     /// pool, as with a new one: should a copy of it come back, it is not taken for this one.
-    fn anew(&self, path: &Path, recovery: Recovery) -> Result<Log, LogError> {
+    fn anew(
+        &self,
+        device: &DevicePath,
+        length_before: Option<u64>,
+        file: Arc<dyn Device>,
+        recovery: Recovery,
+        tell: Tell<'_>,
+    ) -> Result<Log, LogError> {
+        if matches!(recovery.found().end, End::Cut { .. }) {
+            drop(recovery);
+            return self.format(device, length_before, file, tell);
+        }
         let id = random_bytes().map_err(|error| self.state_error(error))?;
-        let log = block_on(recovery.discard_as(id, self.pool_id));
-        log.map_err(|error| LogError::Finish { path: path.to_owned(), error })
+        let told = filling(tell);
+        let log = block_on(recovery.discard_as(id, self.pool_id, &told));
+        log.map_err(|error| LogError::Finish { path: device.path.clone(), error })
     }
 
     /// Lets a pool use a log that is empty.
@@ -668,13 +697,15 @@ fn open_file(device: &DevicePath) -> Result<(PathBuf, Arc<dyn Device>), LogError
     Ok((path, Arc::new(file)))
 }
 
-/// Why what lies at `path` is no log that can be used, which may be noted as one that is empty.
-pub(super) fn contents(path: &Path, error: OpenError, is_noted_empty: bool) -> LogError {
+/// Tells how far a log is filled.
+pub(super) fn filling(tell: Tell<'_>) -> impl Fn(u64, u64) + Send + Sync {
+    move |done_bytes, all_bytes| tell(MountProgress::Formatting { done_bytes, all_bytes })
+}
+
+/// Why what lies at `path` is no log that can be used.
+pub(super) fn contents(path: &Path, error: OpenError) -> LogError {
     let path = path.to_owned();
     match error {
-        OpenError::TooSmall { size_bytes, needed_bytes } => {
-            LogError::Shortened { path, size_bytes, needed_bytes, is_noted_empty }
-        }
         OpenError::NoRoom { size_bytes } => {
             // A device has whole blocks.
             let size_bytes =

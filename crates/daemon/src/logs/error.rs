@@ -9,6 +9,7 @@ use zil::OpenError;
 use super::waiting::WaitingLog;
 use super::words;
 use crate::device_open::DeviceOpenError;
+use crate::device_path::DeviceRole;
 
 /// Why a log device cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -18,8 +19,8 @@ pub enum LogError {
     #[error(
         "the log device {}, in use when pool `{pool}` last ran, {what}. It may hold writes that \
          were acknowledged and are not at the origin. Bring it back and mount with it; or go on \
-         without them for good with --discard-log; or look at what the origin holds with \
-         --read-only", path.display()
+         without them for good with {}; or look at what the origin holds with --read-only",
+        path.display(), go_on(path, *without)
     )]
     Lost {
         /// Where it was.
@@ -28,6 +29,8 @@ pub enum LogError {
         pool: String,
         /// What is wrong, with its verb.
         what: String,
+        /// What a mount has to be told to go on without it.
+        without: Without,
     },
     /// It hangs.
     #[error(
@@ -134,6 +137,27 @@ pub enum LogError {
         applied: u64,
         /// The last good one.
         last: u64,
+    },
+    /// The device has become shorter than the log.
+    #[error(
+        "the log on {} has become shorter: it {}, and was made with {}; {}; what was behind the \
+         cut may be writes that were acknowledged. Bring back the whole of it and mount with it; \
+         or go on without the rest for good with {}, and look after what was written last; or \
+         look at what the origin holds with --read-only",
+        path.display(), size(*size_bytes), ExactSize(*needed_bytes),
+        words::brought(*applied, *last), go_on_without_rest(path, *size_bytes, *needed_bytes)
+    )]
+    Cut {
+        /// The path.
+        path: PathBuf,
+        /// Records that were replayed now.
+        applied: u64,
+        /// The last good one.
+        last: u64,
+        /// How long it is, bytes.
+        size_bytes: u64,
+        /// How long it was, bytes.
+        needed_bytes: u64,
     },
     /// A part of it cannot be read.
     #[error(
@@ -300,7 +324,7 @@ pub enum LogError {
     /// There is no room for a log.
     #[error(
         "log device {} is too small for a log: it {}, and needs {}; {}",
-        path.display(), size(*size_bytes), ExactSize(*needed_bytes), longer(path, None)
+        path.display(), size(*size_bytes), ExactSize(*needed_bytes), longer(path)
     )]
     TooSmall {
         /// The path.
@@ -310,11 +334,11 @@ pub enum LogError {
         /// How long it has to be at least, bytes.
         needed_bytes: u64,
     },
-    /// The device has become shorter than the log.
+    /// The device has become shorter than the log, of which the origin has everything.
     #[error(
-        "log device {} is too small for its log: it {}, and the log was made with {}; {}",
-        path.display(), size(*size_bytes), ExactSize(*needed_bytes),
-        longer(path, Some((*needed_bytes, *is_noted_empty)))
+        "log device {} is too small for its log: it {}, and the log was made with {}; nothing is \
+         lost with it, since the origin has had everything when its pool ended: {}",
+        path.display(), size(*size_bytes), ExactSize(*needed_bytes), as_long(path, *needed_bytes)
     )]
     Shortened {
         /// The path.
@@ -323,8 +347,6 @@ pub enum LogError {
         size_bytes: u64,
         /// How long it was, bytes.
         needed_bytes: u64,
-        /// The origin has had everything since its pool ended.
-        is_noted_empty: bool,
     },
     /// The log is in use.
     #[error(
@@ -355,11 +377,13 @@ pub enum LogError {
 /// What may be done about a log that cannot be read, or a device that cannot be written.
 fn what_helps(error: &OpenError) -> &'static str {
     match error {
-        OpenError::Version { .. } => ", or go on without what it holds for good with --discard-log",
+        OpenError::Version { .. } => {
+            ", or mount with --discard-log to go on without what it holds for good"
+        }
         OpenError::Damaged => {
             ". It may have been writes that were acknowledged: bring back a whole copy of the log \
-             and mount with it; or go on without them for good with --discard-log; or look at what \
-             the origin holds with --read-only"
+             and mount with it; or mount with --discard-log to go on without them for good; or \
+             look at what the origin holds with --read-only"
         }
         OpenError::Device(DeviceError::System { errno: Errno::NOSPC | Errno::DQUOT, .. })
         | OpenError::Device(DeviceError::Short { operation: "write", .. }) => {
@@ -420,23 +444,58 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// What helps against a device that is too short, with the length that it had, and whether the
-/// origin has everything that was on it.
-fn longer(path: &Path, was: Option<(u64, bool)>) -> String {
-    let (is_file, path) = (path.is_file(), path.display());
-    match was.map(|(bytes, is_noted_empty)| (ExactSize(bytes), is_noted_empty)) {
-        _ if !is_file => "name another one".to_string(),
-        Some((size, true)) => format!(
-            "nothing is lost with it, since the origin has had everything when its pool ended: \
-             `truncate -s {size} {path}` makes it as long again, as a mount with --log \
-             {path}:{size} does"
+/// What helps against a device that is too short for any log.
+fn longer(path: &Path) -> String {
+    let shown = path.display();
+    match path.is_file() {
+        true => format!("a mount with --log {shown}:SIZE makes it longer, or name another one"),
+        false => "name another one".to_string(),
+    }
+}
+
+/// What makes a device as long again as it was.
+fn as_long(path: &Path, bytes: u64) -> String {
+    let (size, shown) = (ExactSize(bytes), path.display());
+    match path.is_file() {
+        true => format!(
+            "`truncate -s {size} {shown}` makes it as long again, as a mount with --log \
+             {shown}:{size} does"
         ),
-        Some((size, false)) => format!(
-            "if it was cut, bring back the whole of it: what was behind the cut is lost otherwise, \
-             and may be writes that were acknowledged. `truncate -s {size} {path}` makes readable \
-             what is left, which the next mount then brings to the origin before it asks for \
-             --discard-log"
+        false => "name another one".to_string(),
+    }
+}
+
+/// What a mount has to be told to go on without the rest of a log that has become shorter.
+fn go_on_without_rest(path: &Path, size_bytes: u64, needed_bytes: u64) -> String {
+    match path.is_file() {
+        true => format!("--log {}:{} --discard-log", path.display(), ExactSize(needed_bytes)),
+        false if size_bytes < DeviceRole::Log.size_bytes_min() => {
+            "--discard-log, and --log with another device".to_string()
+        }
+        false => "--discard-log".to_string(),
+    }
+}
+
+/// What a mount has to be told to go on without a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Without {
+    /// Only that.
+    Discard,
+    /// Also to overwrite what lies on the device now.
+    Force,
+    /// Also how long to make the device, which is too short for any log.
+    Longer,
+}
+
+fn go_on(path: &Path, without: Without) -> String {
+    let shown = path.display();
+    match without {
+        Without::Discard => "--discard-log".to_string(),
+        Without::Force => format!(
+            "--discard-log --log {shown} --force-log, which overwrites what is there now, or with \
+             --discard-log and another device"
         ),
-        None => format!("a mount with --log {path}:SIZE makes it longer, or name another one"),
+        Without::Longer if path.is_file() => format!("--discard-log --log {shown}:SIZE"),
+        Without::Longer => "--discard-log, and --log with another device".to_string(),
     }
 }

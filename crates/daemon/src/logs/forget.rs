@@ -6,6 +6,7 @@ use storage::block_on;
 use zil::{Made, Name, Record};
 
 use super::LogTarget;
+use super::desk::Tell;
 use super::error::LogError;
 use super::inspect::LogDiscarded;
 use super::marker::Marker;
@@ -34,6 +35,7 @@ pub(crate) fn forget(
     paths: &Paths,
     pool: &str,
     force: bool,
+    tell: Tell<'_>,
 ) -> Result<Option<GivenUp>, ControlError> {
     let mut given_up = None;
     let path = paths.log_marker(pool);
@@ -49,7 +51,7 @@ pub(crate) fn forget(
         }
         let target = LogTarget::find(paths, pool.as_ref())?;
         let files = target.files();
-        given_up = Some(GivenUp { log: target.discard(paths)?, files });
+        given_up = Some(GivenUp { log: target.discard(paths, tell)?, files });
     }
     if load()?.is_some_and(|marker| !marker.given_up.is_empty()) {
         return Ok(given_up);
@@ -113,23 +115,23 @@ mod tests {
             since: String::new(),
             given_up: Vec::new(),
         };
-        forget(&paths, "tank", false).expect("there is nothing to forget");
+        forget(&paths, "tank", false, &|_| ()).expect("there is nothing to forget");
         marker.save(&file).expect("written");
-        let refused = forget(&paths, "tank", false);
+        let refused = forget(&paths, "tank", false, &|_| ());
         assert!(matches!(refused, Err(ControlError::Log(LogError::Absent { .. }))), "{refused:?}");
         marker.path = base.path().join("log");
         std::fs::write(&marker.path, "a log").expect("written");
         marker.save(&file).expect("written");
-        let refused = forget(&paths, "tank", false);
+        let refused = forget(&paths, "tank", false, &|_| ());
         assert!(matches!(refused, Err(ControlError::Log(LogError::Full { .. }))), "{refused:?}");
         assert!(file.exists(), "it is known as before");
         marker.in_use = None;
         marker.save(&file).expect("written");
-        forget(&paths, "tank", false).expect("the origin has everything");
+        forget(&paths, "tank", false, &|_| ()).expect("the origin has everything");
         assert!(!file.exists());
         marker.give_up("07");
         marker.save(&file).expect("written");
-        forget(&paths, "tank", false).expect("the origin has everything");
+        forget(&paths, "tank", false, &|_| ()).expect("the origin has everything");
         assert!(file.exists(), "should the log come again, it must not be replayed");
     }
 }

@@ -3,11 +3,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::executor::block_on;
+use rustix::io::Errno;
 use serde::Serialize;
-use storage::{DirectoryOptions, DirectoryOrigin, FileDevice, Origin, OriginError};
+use storage::{DeviceError, DirectoryOptions, DirectoryOrigin, FileDevice, Origin, OriginError};
 use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
-use super::desk::{Desk, LogSettings, Tell, beyond, clock, contents};
+use super::desk::{Desk, LogSettings, Tell, beyond, clock, contents, filling};
 use super::error::LogError;
 use super::marker::{Marker, digits};
 use super::patience::{answers, in_time};
@@ -256,11 +257,12 @@ impl LogTarget {
         Ok(notes)
     }
 
-    /// Gives up what the log holds; also one that is lost, if a pool is known to have used it.
+    /// Gives up what the log holds; also one that is lost, if a pool is known to have used it, or
+    /// of another version. `tell` is told how far one is made good of which a part was overwritten.
     ///
     /// # Errors
     /// When there is no log, and none is missed, or it is in use.
-    pub fn discard(&self, paths: &Paths) -> Result<LogDiscarded, ControlError> {
+    pub fn discard(&self, paths: &Paths, tell: Tell<'_>) -> Result<LogDiscarded, ControlError> {
         let _lock = self.owner.as_ref().map(|owner| self.lock(paths, owner)).transpose()?;
         let path = self.device.path.clone();
         let pool = self.owner.as_ref().map(|owner| owner.pool.clone());
@@ -277,13 +279,25 @@ impl LogTarget {
             Ok(recovery) if is_older(&recovery) => Some("seems to be an older copy".to_string()),
             Ok(recovery) if is_ours(&digits(recovery.id())) => {
                 found = Some(recovery.found().clone());
-                let discarded = block_on(recovery.discard());
-                drop(discarded.map_err(|error| LogError::Finish { path: path.clone(), error })?);
-                None
+                let is_cut = matches!(recovery.found().end, End::Cut { .. });
+                match is_cut {
+                    true => {
+                        drop(recovery);
+                        self.wipe()?;
+                        Some("has become shorter".to_string())
+                    }
+                    false => {
+                        let told = filling(tell);
+                        let discarded = block_on(recovery.discard_telling(&told));
+                        let failed = |error| LogError::Finish { path: path.clone(), error };
+                        drop(discarded.map_err(failed)?);
+                        None
+                    }
+                }
             }
             // What lies there is somebody else's.
             Ok(_) => Some("holds another log now".to_string()),
-            Err(error) => match lost(&error).filter(|_| missed.is_some()) {
+            Err(error) => match given_up_as(&error).filter(|_| missed.is_some()) {
                 Some(what) => Some(what),
                 None => return Err(error.into()),
             },
@@ -303,6 +317,19 @@ impl LogTarget {
         let beyond = found.and_then(|found| beyond(&path, &found));
         let origin = self.owner.as_ref().map(|owner| owner.origin.clone());
         Ok(LogDiscarded { path, records, end, beyond_records, beyond, lost, pool, origin })
+    }
+
+    /// Takes from a device what tells that it holds a log.
+    fn wipe(&self) -> Result<(), LogError> {
+        let device = self.device.clone();
+        let wiped = in_time(&self.device.path, move || device.wipe())?;
+        let failed = |error: std::io::Error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let error = DeviceError::System { operation: "write", errno };
+            let path = self.device.path.clone();
+            DeviceOpenError::Device { role: DeviceRole::Log, path, error }
+        };
+        wiped.map_err(|error| failed(error).into())
     }
 
     /// What is noted of the log, and where.
@@ -386,14 +413,32 @@ fn recover(path: PathBuf, file: FileDevice, is_noted_empty: bool) -> Result<Reco
     let (log, seed) = (random_bytes().map_err(state)?, random_bytes().map_err(state)?);
     let opening = Opening { pool: [0; 16], log, seed, force: true };
     let opened = block_on(Log::open(Arc::new(file), opening, Options::default(), clock()));
-    opened.map_err(|error| contents(&path, error, is_noted_empty))
+    let opened = opened.map_err(|error| contents(&path, error))?;
+    match opened.found().end {
+        End::Cut { size_bytes, needed_bytes }
+            if is_noted_empty && opened.found().records() == 0 =>
+        {
+            Err(LogError::Shortened { path, size_bytes, needed_bytes })
+        }
+        _ => Ok(opened),
+    }
+}
+
+/// What is wrong with a log that is given up without being looked at, with its verb.
+fn given_up_as(error: &LogError) -> Option<String> {
+    match error {
+        LogError::Contents { error: OpenError::Version { found, .. }, .. } => {
+            Some(format!("is of version {found}, which this program does not read"))
+        }
+        error => lost(error),
+    }
 }
 
 /// What is wrong with a log that cannot be had any more, with its verb.
 pub(super) fn lost(error: &LogError) -> Option<String> {
     Some(match error {
         LogError::NoTarget { .. } | LogError::Gone { .. } => "is not there".to_string(),
-        LogError::Shortened { .. } | LogError::TooSmall { .. } => "has become shorter".to_string(),
+        LogError::TooSmall { .. } => "has become shorter".to_string(),
         LogError::Contents { error, .. } => match error {
             OpenError::NoLog => "holds no log any more".to_string(),
             OpenError::Foreign { found } => format!("holds {found} now"),

@@ -41,6 +41,8 @@ pub enum Held {
     Records(u64),
     /// So many that are good, and more that are not.
     Damaged(u64),
+    /// So many that are before its end, which has been cut off.
+    Cut(u64),
     /// That cannot be told, since it cannot be had: what is wrong with it, with its verb.
     Lost(String),
     /// That cannot be told.
@@ -162,9 +164,10 @@ fn held(target: &LogTarget, marker: &Marker) -> Option<Held> {
     if marker.is_newer_than(&id, log.epoch()) {
         return Some(Held::Lost("seems to be an older copy".to_string()));
     }
-    (!is_empty(found)).then(|| match found.end == End::Whole && found.records() > 0 {
-        true => Held::Records(found.records()),
-        false => Held::Damaged(found.records()),
+    (!is_empty(found)).then(|| match found.end {
+        End::Whole if found.records() > 0 => Held::Records(found.records()),
+        End::Cut { .. } => Held::Cut(found.records()),
+        _ => Held::Damaged(found.records()),
     })
 }
 
@@ -212,12 +215,15 @@ impl fmt::Display for WaitingLog {
             // Of a damaged one nobody knows how many there were.
             Held::Damaged(0) => "is damaged, and held records".to_string(),
             Held::Damaged(count) => format!("is damaged, and holds {}", records(*count)),
+            Held::Cut(0) => "has become shorter, and held records".to_string(),
+            Held::Cut(count) => format!("has become shorter, and holds {}", records(*count)),
             Held::Records(count) => format!("holds {}", records(*count)),
             Held::Lost(what) => format!("{what}, and may have held records"),
             _ => "may hold records".to_string(),
         };
         let mount = match held {
             Held::Lost(_) => "Bring it back and mount",
+            Held::Cut(_) => "Bring back the whole of it if you can, and mount",
             _ => "Mount",
         };
         let instead = match (overlap, pool.as_ref().filter(|_| *has_log)) {

@@ -1,3 +1,4 @@
+use warmfront::ExactSize;
 use zil::{End, Found};
 
 /// A number of records.
@@ -46,6 +47,13 @@ pub(super) fn end(found: &Found) -> String {
         End::Erased => format!(
             "damaged: what was behind record {} is cut off or overwritten with zeros, and may have \
              been acknowledged",
+            found.last
+        ),
+        End::Cut { size_bytes, needed_bytes } => format!(
+            "damaged: it has {}, and was made with {}; what was behind record {} is cut off, and \
+             may have been acknowledged",
+            ExactSize(*size_bytes),
+            ExactSize(*needed_bytes),
             found.last
         ),
         End::Unreadable { error } => {

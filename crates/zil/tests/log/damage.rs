@@ -1,7 +1,7 @@
 //! Bytes that are not as they were written: what is replayed is always a beginning of what was
 //! logged, and a loss is told where it can be known.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use storage::{Device, MemoryDevice, Random, Simulation};
 use xxhash_rust::xxh3::xxh3_64;
@@ -180,6 +180,61 @@ fn zeros_where_the_next_block_belongs_are_told() {
         let recovery = open(&simulation, memory, 3).await.expect("a log");
         assert_eq!((recovery.found().last, &recovery.found().end), (position, &End::Whole));
     });
+}
+
+/// What a file is after it was cut: its whole records are there, and nobody goes on with it.
+#[test]
+fn what_is_before_a_cut_can_be_had() {
+    let simulation = Simulation::new(2);
+    let good = image(&simulation);
+    let blocks = blocks(&good);
+    for length in (RING..good.len()).step_by(512) {
+        let image = good[..length].to_vec();
+        let whole = length / 4096 * 4096;
+        let untouched = blocks.iter().filter(|(at, bytes)| at + bytes <= whole).count() as u64;
+        let cut = End::Cut { size_bytes: length as u64, needed_bytes: good.len() as u64 };
+        assert_eq!(found(&simulation, image), (untouched, cut), "at {length}");
+    }
+    let length = blocks[7].0;
+    let (size_bytes, needed_bytes) = (length as u64, good.len() as u64);
+    let cut = || Some(ReplayError::Cut { size_bytes, needed_bytes });
+    simulation.run(async {
+        let memory = device(good[..length].to_vec());
+        let mut recovery = open(&simulation, memory.clone(), 1).await.expect("a log");
+        assert_eq!(rest(&mut recovery).await.expect("whole").len(), 7);
+        recovery.applied(Position(7)).await.expect("the device works");
+        let refused = recovery.finish().await.err();
+        assert_eq!(refused, Some(ReplayError::Damaged { last: Position(7) }));
+        let recovery = open(&simulation, memory.clone(), 2).await.expect("a log");
+        assert_eq!((recovery.found().records(), recovery.found().first), (0, Position(8)));
+        assert_eq!(recovery.discard().await.err(), cut());
+        let recovery = open(&simulation, memory, 3).await.expect("a log");
+        let other = recovery.discard_as([7; 16], [1; 16], &|_, _| ()).await;
+        assert_eq!(other.err(), cut(), "there is no room for what it would be");
+    });
+}
+
+/// A log of gigabytes on a slow device takes its time to be filled again.
+#[test]
+fn who_gives_up_a_log_is_told_how_far_it_is_filled() {
+    let simulation = Simulation::new(2);
+    let end = 4 << 20;
+    let memory = Arc::new(MemoryDevice::new(end, 4096));
+    simulation.run(async {
+        commit(&common::format(&simulation, memory.clone(), common::options()).await, 0..3).await;
+    });
+    let mut image = memory.image();
+    image[end - 4096..].fill(0);
+    let told = Mutex::new(Vec::new());
+    let tell = |done: u64, all: u64| told.lock().expect("not poisoned").push((done, all));
+    simulation.run(async {
+        let recovery = open(&simulation, device(image), 1).await.expect("a log");
+        drop(recovery.discard_telling(&tell).await.expect("the device works"));
+    });
+    let told = told.into_inner().expect("not poisoned");
+    assert!(told.is_sorted() && told.len() > 1, "{told:?}");
+    let ring = (end - RING - 4096) as u64;
+    assert!(told.iter().all(|(done, all)| *done <= ring && *all == ring), "{told:?}");
 }
 
 #[test]

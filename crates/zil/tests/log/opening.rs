@@ -41,9 +41,13 @@ fn what_is_no_log_is_not_opened() {
     let log = format(&simulation, memory.clone(), opening(0)).expect("a blank device");
     simulation.run(commit(&log, 0..3));
     let mut image = memory.image();
-    image.truncate(DEVICE_BYTES - 4096);
-    let (size_bytes, needed_bytes) = (DEVICE_BYTES as u64 - 4096, DEVICE_BYTES as u64);
-    assert_eq!(refused(image), Some(OpenError::TooSmall { size_bytes, needed_bytes }));
+    image.truncate(100 << 10);
+    assert_eq!(refused(image), Some(OpenError::NoRoom { size_bytes: 100 << 10 }));
+    let mut image = memory.image();
+    image[..128 << 10].fill(0);
+    assert_eq!(refused(image.clone()), Some(OpenError::Damaged), "it was a log");
+    image[DEVICE_BYTES - 4096..].fill(0);
+    assert_eq!(refused(image), Some(OpenError::Foreign { found: "data of another program" }));
     let mut image = memory.image();
     (0..4).for_each(|slot| image[slot * (32 << 10) + 100] ^= 1);
     assert_eq!(refused(image), Some(OpenError::Damaged));
@@ -74,7 +78,9 @@ fn lives_have_growing_epochs_and_logs_have_ids() {
     for (life, id) in [(1, 2), (2, 2), (3, 7), (4, 7)] {
         let recovery = simulation.run(open(&simulation, memory.clone(), life)).expect("a log");
         assert_eq!((recovery.epoch(), recovery.id() == [2; 16]), (epoch, life < 4));
-        let log = simulation.run(recovery.discard_as([id; 16], [1; 16])).expect("the device works");
+        let log = simulation
+            .run(recovery.discard_as([id; 16], [1; 16], &|_, _| ()))
+            .expect("the device works");
         assert_eq!((log.id(), log.epoch() > epoch), ([id; 16], true));
         epoch = log.epoch();
         simulation.run(commit(&log, 0..3));
@@ -84,7 +90,11 @@ fn lives_have_growing_epochs_and_logs_have_ids() {
     }
     // And it may be another pool's from then on.
     let recovery = simulation.run(open(&simulation, memory.clone(), 5)).expect("a log");
-    drop(simulation.run(recovery.discard_as([8; 16], [9; 16])).expect("the device works"));
+    drop(
+        simulation
+            .run(recovery.discard_as([8; 16], [9; 16], &|_, _| ()))
+            .expect("the device works"),
+    );
     let opening = Opening { pool: [9; 16], ..opening(6) };
     let clock = common::clock(&simulation);
     let opened = simulation.run(Log::open(memory, opening, options(), clock)).expect("a log");
