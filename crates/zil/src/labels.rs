@@ -44,14 +44,21 @@ pub(crate) async fn read_superblock(device: &dyn Device) -> Result<Superblock, O
             (Err(error), Err(_)) => return Err(error.into()),
         });
     }
-    let found: Vec<Found> = found.iter().flatten().map(|bytes| Superblock::decode(bytes)).collect();
-    // A later version may have left a slot to us.
-    if let Some(found) = found.iter().find_map(|found| match found {
+    let decode = |copies: &Vec<AlignedBuffer>| -> Vec<Found> {
+        copies.iter().map(|bytes| Superblock::decode(bytes)).collect()
+    };
+    let found: Vec<Vec<Found>> = found.iter().map(decode).collect();
+    // A later version may have left a slot to us. It writes both copies before it goes on, so that
+    // beside a whole one of ours its number is damage, or what it did has not lasted.
+    let is_ours = |found: &Found| matches!(found, Found::Superblock(_));
+    let later = found.iter().filter(|copies| !copies.iter().any(is_ours));
+    if let Some(found) = later.flatten().find_map(|found| match found {
         Found::Version(version) => Some(*version),
         _ => None,
     }) {
         return Err(OpenError::Version { found, known: VERSION });
     }
+    let found = found.concat();
     let superblocks = found.iter().filter_map(|found| match found {
         Found::Superblock(superblock) => Some(*superblock),
         _ => None,

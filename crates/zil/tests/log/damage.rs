@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use storage::{Device, MemoryDevice, Random, Simulation};
 use xxhash_rust::xxh3::xxh3_64;
-use zil::{End, Options, Position, Record, RecordError, ReplayError};
+use zil::{End, OpenError, Options, Position, Record, RecordError, ReplayError};
 
 use crate::common::{self, DEVICE_BYTES, commit, expected, open, rest};
 
@@ -254,11 +254,32 @@ fn any_one_slot_of_the_superblock_may_be_bad() {
         let slot = (round % 4) * (32 << 10);
         image[slot + random.below(152) as usize] ^= 1 << random.below(8);
         simulation.run(async {
-            let opened = open(&simulation, device(image), 1).await;
-            // A version that is not ours is not written over, even if it is damage.
-            let Ok(mut recovery) = opened else { return };
+            let mut recovery = open(&simulation, device(image), 1).await.expect("it has another");
             assert!(rest(&mut recovery).await.expect("whole") == expected(6, 5..9));
         });
+    }
+}
+
+/// What a later version has written is not written over, though a slot is left to this one.
+#[test]
+fn both_copies_tell_a_later_version() {
+    let simulation = Simulation::new(2);
+    let memory = Arc::new(MemoryDevice::new(DEVICE_BYTES, 4096));
+    simulation.run(async {
+        let log = common::format(&simulation, memory.clone(), common::options()).await;
+        commit(&log, 0..9).await;
+        log.release(Position(3)).await.expect("the device works");
+    });
+    for parity in [0, 32 << 10] {
+        let mut image = memory.image();
+        image[parity + 8] = 3;
+        assert!(simulation.run(open(&simulation, device(image.clone()), 1)).is_ok(), "damage");
+        for other in [8, 100] {
+            let mut image = image.clone();
+            image[(64 << 10) + parity + other] = 3;
+            let refused = simulation.run(open(&simulation, device(image), 1)).err();
+            assert_eq!(refused, Some(OpenError::Version { found: 3, known: 2 }));
+        }
     }
 }
 

@@ -52,7 +52,7 @@ fn what_is_no_log_is_not_opened() {
     (0..4).for_each(|slot| image[slot * (32 << 10) + 100] ^= 1);
     assert_eq!(refused(image), Some(OpenError::Damaged));
     let mut image = memory.image();
-    image[(96 << 10) + 8] = 3;
+    [32, 96].iter().for_each(|slot| image[(slot << 10) + 8] = 3);
     assert_eq!(refused(image), Some(OpenError::Version { found: 3, known: 2 }));
     let other = Opening { pool: [9; 16], ..opening(1) };
     let clock = || common::clock(&simulation);
