@@ -159,6 +159,50 @@ fn a_log_that_was_given_up_under_another_name_stays_so() {
     assert_eq!(contents(&place, "data/moved/file"), "");
 }
 
+/// Two logs that have changed places: nothing of either is lost, and each is missed.
+#[test]
+fn the_logs_of_two_origins_are_told_apart() {
+    require!(Requirement::Fuse);
+    let place = Place::new(&["one", "two", "three", "fast"]);
+    for name in ["one", "two"] {
+        crash(&place, name, "fast", &format!("of-{name}:32M"), name);
+        lose(&place.join(name).join("file"));
+    }
+    let swap = || {
+        for (from, to) in [("of-one", "away"), ("of-two", "of-one"), ("away", "of-two")] {
+            fs::rename(place.join(from), place.join(to)).expect("renamed");
+        }
+    };
+    swap();
+    for name in ["one", "two"] {
+        let log = place.path(&format!("of-{name}"));
+        let words = ["holds another log now", "acknowledged", "another origin may lack"];
+        for more in [&[][..], &["--force-log"]] {
+            let refused = try_mount(&place, name, &[&["--log", &log], more].concat());
+            let refused = refused.fails_with(1, &[&words[..], &["--discard-log"]].concat());
+            assert!(!refused.stderr.contains("log discard"), "{}", refused.stderr);
+        }
+    }
+    // Whose a log is, is known; what is given up is that.
+    let [log, one, two] = ["of-two", "one", "two"].map(|name| place.path(name));
+    let refused = try_mount(&place, "three", &["--log", &log]);
+    let command = format!("warmfront log discard {one}");
+    refused.fails_with(1, &[&format!("its origin {one} may not have"), &command]);
+    place.warmfront.run(["log", "discard", &one]);
+    swap();
+    mounts(&place, "one", &["--log", &place.path("of-one")]);
+    assert_eq!(contents(&place, "one/file"), "", "it was given up");
+    let told = place.warmfront.run(["log", "replay", &two]);
+    assert!(told.contains("were brought to the origin"), "{told}");
+    assert_eq!(contents(&place, "two/file"), "two");
+    // One that was overwritten by force is missed.
+    crash(&place, "two", "fast", "of-two", "again");
+    mounts(&place, "three", &["--log", &log, "--force-log"]);
+    let words = ["holds another log now", "acknowledged", "--discard-log --log", "--force-log"];
+    try_mount(&place, "two", &["--log", &log]).fails_with(1, &words);
+    mounts(&place, "two", &["--log", &log, "--discard-log", "--force-log"]);
+}
+
 /// The log of a pool is used with its directory, and the other way round.
 #[test]
 fn a_pool_and_its_directory_have_one_log() {

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
 use super::error::{LogError, Without};
-use super::find::of_same_origin;
+use super::find::{of_same_origin, origin_of};
 use super::inspect::lost;
 use super::marker::{Marker, digits, since};
 use super::patience::{answers, in_time};
@@ -272,11 +272,18 @@ impl Desk {
             if records > 0 && is_own && !settings.discard && !is_given_up {
                 return Err(LogError::OtherOrigin { path, origin: self.origin.clone(), records });
             }
-            if !is_own && !settings.force {
+            let is_missed = marker.in_use.is_some() && !settings.discard;
+            if !is_own && !settings.force && !is_missed {
                 let holds = (!is_empty(&found)).then_some(records);
-                return Err(LogError::OtherPool { path, holds });
+                let origin = origin_of(&self.marker_path, &id);
+                return Err(LogError::OtherPool { path, holds, origin });
             }
-            miss("holds another log now", Without::Discard)?;
+            let without = match (is_own, is_empty(&found)) {
+                (true, _) => Without::Discard,
+                (false, true) => Without::Force,
+                (false, false) => Without::Elsewhere,
+            };
+            miss("holds another log now", without)?;
             drop(recovery);
             return Ok((Some(self.format(device, length_before, file, tell)?), notes));
         }

@@ -68,13 +68,16 @@ pub enum LogError {
     },
     /// It is the log of another pool.
     #[error(
-        "log device {} is the log of another pool, {}", path.display(), of_another(path, *holds)
+        "log device {} is the log of another pool, {}", path.display(),
+        of_another(path, *holds, origin.as_deref())
     )]
     OtherPool {
         /// The path.
         path: PathBuf,
         /// How many records it holds; `None` if it is certain that the other origin lacks nothing.
         holds: Option<u64>,
+        /// The other origin, if it is known.
+        origin: Option<PathBuf>,
     },
     /// Another log may hold what the same files lack.
     #[error("{0}")]
@@ -394,7 +397,7 @@ fn what_helps(error: &OpenError) -> &'static str {
 }
 
 /// What may be done about the log of another pool.
-fn of_another(path: &Path, holds: Option<u64>) -> String {
+fn of_another(path: &Path, holds: Option<u64>, origin: Option<&Path>) -> String {
     match holds {
         None => {
             "which holds nothing that its origin lacks; overwrite it with --force-log, or name \
@@ -402,10 +405,12 @@ fn of_another(path: &Path, holds: Option<u64>) -> String {
                 .to_string()
         }
         Some(records) => format!(
-            "with {} that its origin may not have; use it there, give it up with `warmfront log \
+            "with {} that its origin{} may not have; use it there, give it up with `warmfront log \
              discard {}` and overwrite it with --force-log, or name another one",
             words::records(records),
-            path.display()
+            origin.map_or(String::new(), |origin| format!(" {}", origin.display())),
+            // What is noted of the device may be of another log by now.
+            origin.unwrap_or(path).display()
         ),
     }
 }
@@ -483,6 +488,8 @@ pub enum Without {
     Discard,
     /// Also to overwrite what lies on the device now.
     Force,
+    /// Also another device: what lies there now is needed elsewhere.
+    Elsewhere,
     /// Also how long to make the device, which is too short for any log.
     Longer,
 }
@@ -495,6 +502,11 @@ fn go_on(path: &Path, without: Without) -> String {
             "--discard-log --log {shown} --force-log, which overwrites what is there now, or with \
              --discard-log and another device"
         ),
+        Without::Elsewhere => {
+            "--discard-log and another log device, since another origin may lack what this one \
+             holds"
+                .to_string()
+        }
         Without::Longer if path.is_file() => format!("--discard-log --log {shown}:SIZE"),
         Without::Longer => "--discard-log, and --log with another device".to_string(),
     }

@@ -209,6 +209,13 @@ pub(super) fn of_same_origin(marker_path: &Path, id: &OriginId) -> Vec<Marker> {
     noted.into_iter().flatten().filter(is_it).map(|(_, marker)| marker).collect()
 }
 
+/// The origin that may lack what a log holds, if that is noted beside `marker_path`.
+pub(super) fn origin_of(marker_path: &Path, id: &str) -> Option<PathBuf> {
+    let noted = markers(marker_path.parent()?).ok()?;
+    let is_it = |(_, marker): &Noted| marker.in_use.as_deref() == Some(id);
+    noted.into_iter().find(is_it).map(|(_, marker)| marker.origin)
+}
+
 /// Why a pool cannot do without its origin, which is not at its place `origin`: a log waits for it.
 pub(crate) fn waits_for_missing(marker_path: &Path, origin: &Path) -> Option<LogError> {
     let marker = Marker::load(marker_path).ok()??;
