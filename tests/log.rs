@@ -22,6 +22,8 @@ mod closed;
 mod erased;
 #[path = "log/origins.rs"]
 mod origins;
+#[path = "log/successor.rs"]
+mod successor;
 
 const WORDS: [&str; 3] = ["-o", "write=back", "--arc-max=64M"];
 

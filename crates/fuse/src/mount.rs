@@ -315,6 +315,8 @@ fn receive(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
 /// Whether `mountpoint` carries a mount whose daemon is dead.
 pub fn is_disconnected(mountpoint: &Path) -> bool {
     let path = CString::new(mountpoint.as_os_str().as_bytes());
-    // The kernel may still know the attributes of the top, but it never keeps the space.
-    path.is_ok_and(|path| rustix::fs::statfs(path).is_err_and(|errno| errno == Errno::NOTCONN))
+    // The kernel may still know the attributes of the top, but it never keeps the space. A call
+    // that is under way when the daemon dies is broken off.
+    let is_dead = |errno| matches!(errno, Errno::NOTCONN | Errno::CONNABORTED);
+    path.is_ok_and(|path| rustix::fs::statfs(path).is_err_and(is_dead))
 }
