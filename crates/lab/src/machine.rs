@@ -18,8 +18,7 @@ use warmfront::flash::{FlashOptions, Opening, Options};
 use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
 
 use crate::model::{
-    Equipment, Model, ModelDevice, Nanoseconds, Network, Processor, Request, Station, Stripe,
-    Traffic,
+    Equipment, Model, ModelDevice, Nanoseconds, Network, Processor, Request, Station, Traffic,
 };
 pub use load::{Load, Step, Steps, Tally};
 use origin::DiskTimes;
@@ -100,11 +99,7 @@ impl Machine {
     pub fn new(parameters: &MachineParameters, seed: u64) -> Result<Arc<Machine>, MachineError> {
         let simulation = Simulation::new(seed);
         let clock: Arc<dyn Clock> = Arc::new(simulation.clone());
-        let stripe = match parameters.equipment(&parameters.disk)? {
-            Equipment::Disk(disk) => Stripe::new(&disk, &parameters.disks),
-            _ => Err(format!("{} is not a disk", parameters.disk)),
-        };
-        let stripe = stripe.map_err(MachineError::Unfit)?;
+        let stripe = parameters.stripe()?;
         let disk_count = stripe.disks();
         let station = Arc::new(Station::new(Box::new(stripe), clock.clone()));
         let ratio = parameters.compression_ratio.map_or(1.0, |ratio| ratio.get());

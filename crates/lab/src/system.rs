@@ -3,9 +3,15 @@
 //! Each is told of reads of one large file and says what it asks the disk for: what the reader has
 //! to wait for, and what it reads ahead. It waits for nothing itself and keeps no contents.
 
+mod server;
 mod ufs;
 mod zfs_2009;
 
+use std::num::NonZeroU64;
+
+use serde::Deserialize;
+
+pub use server::{Served, Server};
 pub use ufs::{Ufs, UfsParameters};
 pub use zfs_2009::{Zfs2009, Zfs2009Parameters};
 
@@ -25,6 +31,10 @@ pub trait MemorySystem {
     /// A read of a range of bytes.
     fn read(&mut self, offset: u64, bytes: u64) -> Fetches;
 
+    /// Applications leave it so much memory from now on. Says how many bytes it has to free for
+    /// them; what it can simply forget is none.
+    fn leave(&mut self, bytes: u64) -> u64;
+
     /// What is kept.
     fn cached_bytes(&self) -> u64;
 
@@ -33,6 +43,48 @@ pub trait MemorySystem {
     /// # Errors
     /// What is wrong, when sums and lists disagree or a bound is exceeded.
     fn validate(&self) -> Result<(), String>;
+}
+
+/// Which memory system, and what it is like.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SystemParameters {
+    /// UFS as in Solaris 10.
+    Ufs(UfsParameters),
+    /// The ZFS of 2009 to 2011.
+    Zfs2009(Zfs2009Parameters),
+}
+
+impl SystemParameters {
+    /// The same with all sizes divided.
+    pub fn scaled_down(&self, divisor: NonZeroU64) -> SystemParameters {
+        match self {
+            SystemParameters::Ufs(parameters) => {
+                SystemParameters::Ufs(parameters.scaled_down(divisor))
+            }
+            SystemParameters::Zfs2009(parameters) => {
+                SystemParameters::Zfs2009(parameters.scaled_down(divisor))
+            }
+        }
+    }
+
+    /// Nothing is cached of a file of so many bytes.
+    ///
+    /// # Errors
+    /// What is wrong with the parameters.
+    pub fn build(&self, file_bytes: u64) -> Result<Box<dyn MemorySystem>, String> {
+        Ok(match self {
+            SystemParameters::Ufs(parameters) => Box::new(Ufs::new(parameters, file_bytes)),
+            SystemParameters::Zfs2009(parameters) => {
+                Box::new(Zfs2009::new(parameters, file_bytes)?)
+            }
+        })
+    }
+}
+
+/// A size over a divisor, and not nothing.
+fn divided(bytes: NonZeroU64, divisor: NonZeroU64) -> NonZeroU64 {
+    NonZeroU64::new(bytes.get() / divisor).unwrap_or(NonZeroU64::MIN)
 }
 
 /// Pieces of a file, by their numbers, as reads: those that follow each other as one of at most so

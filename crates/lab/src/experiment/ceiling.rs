@@ -7,8 +7,9 @@ use serde::Deserialize;
 use storage::{Random, Spawn};
 
 use super::{ExperimentError, Finding, Outcome, Trial};
-use crate::machine::{Machine, Step, Steps};
-use crate::model::Positive;
+use crate::machine::{Machine, MachineParameters, Step, Steps};
+use crate::model::{Nanoseconds, Positive, Processor, Queue};
+use crate::system::{Server, SystemParameters};
 use crate::workload::{PatternParameters, Workload, WorkloadParameters};
 
 /// A cache beside applications: as UFS has it, with all free memory, and with a safe ceiling.
@@ -39,7 +40,10 @@ pub(super) struct Ceiling {
 #[serde(deny_unknown_fields)]
 struct Variant {
     name: String,
+    /// What its cache may take.
     cache_bytes: NonZeroU64,
+    /// A model of another system; without it the engine is measured.
+    system: Option<SystemParameters>,
     source_percent_of_ideal: Option<Positive>,
 }
 
@@ -66,17 +70,53 @@ impl Ceiling {
                 self.applications_bytes, variant.cache_bytes, variant.name
             )));
         }
-        let (mut parameters, seed) = (trial.machine(&self.machine)?, trial.seed);
-        parameters.memory_bytes = variant.cache_bytes;
-        let divisor = parameters.divisor.get();
-        let parameters = parameters.with("recordsize", self.record_bytes.to_string());
-        let machine = Machine::new(&parameters, seed)?;
-        let record_bytes = self.record_bytes.get();
-        let file = machine.file("data", self.data_bytes.get() / divisor);
-        let blocks = NonZeroU64::new(self.data_bytes.get() / divisor / record_bytes)
+        let (parameters, seed) = (trial.machine(&self.machine)?, trial.seed);
+        let data_bytes = self.data_bytes.get() / parameters.divisor.get();
+        let blocks = NonZeroU64::new(data_bytes / self.record_bytes)
             .ok_or_else(|| ExperimentError::Unfit("the data has no records".to_string()))?;
         let load = WorkloadParameters { blocks, write_percent: None, pattern: self.load.clone() };
         let load = Workload::new(&load, seed).map_err(ExperimentError::Unfit)?;
+        let contention = Contention {
+            cache_bytes: variant.cache_bytes.get(),
+            free_bytes,
+            burst_bytes: self.burst_bytes.get(),
+            every: Duration::from_secs_f64(self.burst_every_s.get()),
+            lasts: Duration::from_secs_f64(self.burst_s.get()),
+            give_back: self.give_back_mb_s,
+            divisor: parameters.divisor.get(),
+            random: Random::new(seed),
+        };
+        let measured = match &variant.system {
+            None => self.of_engine(parameters, contention, load, seed)?,
+            Some(system) => self.of_model(system, &parameters, contention, load)?,
+        };
+        let name = &variant.name;
+        let finding =
+            |what: &str, unit, lab| Finding::new(format!("{name}: {what}"), unit, None, lab);
+        let of_ideal = 100.0 * variant.cache_bytes.get() as f64 / self.ideal_bytes.get() as f64;
+        Ok(vec![
+            Finding {
+                source: variant.source_percent_of_ideal.map(Positive::get),
+                ..finding("of the ideal cache", "%", of_ideal).given()
+            },
+            finding("reads found in RAM", "%", measured.found_percent),
+            finding("reads", "1/s", measured.reads_per_s),
+            finding("response", "ms", measured.response_ms),
+            finding("an application waits for its memory", "ms", measured.waited.each_ms()),
+        ])
+    }
+
+    fn of_engine(
+        &self,
+        mut parameters: MachineParameters,
+        contention: Contention,
+        load: Workload,
+        seed: u64,
+    ) -> Result<Measured, ExperimentError> {
+        parameters.memory_bytes = NonZeroU64::new(contention.cache_bytes).expect("it was not");
+        let record_bytes = self.record_bytes.get();
+        let machine = Machine::new(&parameters.with("recordsize", record_bytes.to_string()), seed)?;
+        let file = machine.file("data", self.data_bytes.get() / contention.divisor);
         let load = Arc::new(Mutex::new(load));
         let threads = |reads: Option<u32>| {
             let (file, load, mut left) = (file.clone(), load.clone(), reads);
@@ -93,43 +133,106 @@ impl Ceiling {
         machine.load(&threads(Some(self.warm_reads.get())), None);
 
         // Applications come and go meanwhile.
-        let waited = Arc::new(Mutex::new((Duration::ZERO, 0u32)));
-        machine.simulation().spawn(Box::pin(applications(
-            Arc::downgrade(&machine),
-            Contention {
-                cache_bytes: variant.cache_bytes.get(),
-                free_bytes,
-                burst_bytes: self.burst_bytes.get(),
-                every: Duration::from_secs_f64(self.burst_every_s.get()),
-                lasts: Duration::from_secs_f64(self.burst_s.get()),
-                give_back: self.give_back_mb_s,
-                divisor,
-                random: Random::new(seed),
-            },
-            waited.clone(),
-        )));
+        let waited = Arc::new(Mutex::new(Waited::default()));
+        let applications = applications(Arc::downgrade(&machine), contention, waited.clone());
+        machine.simulation().spawn(Box::pin(applications));
         let (hits, misses) = ("demand_data_hits", "demand_data_misses");
         let before = (machine.counter(hits), machine.counter(misses));
         let measured = Duration::from_secs_f64(self.measure_s.get());
         let tally = machine.load(&threads(None), Some(measured));
         let hits = (machine.counter(hits) - before.0) as f64;
         let misses = (machine.counter(misses) - before.1) as f64;
-        let (waited, bursts) = *waited.lock();
-        let each = waited.as_secs_f64() * 1e3 / f64::from(bursts.max(1));
-        let name = &variant.name;
-        let finding =
-            |what: &str, unit, lab| Finding::new(format!("{name}: {what}"), unit, None, lab);
-        let of_ideal = 100.0 * variant.cache_bytes.get() as f64 / self.ideal_bytes.get() as f64;
-        Ok(vec![
-            Finding {
-                source: variant.source_percent_of_ideal.map(Positive::get),
-                ..finding("of the ideal cache", "%", of_ideal).given()
-            },
-            finding("reads found in RAM", "%", 100.0 * hits / (hits + misses)),
-            finding("reads", "1/s", tally.operations_per_s()),
-            finding("response", "ms", tally.mean_ms()),
-            finding("an application waits for its memory", "ms", each),
-        ])
+        let waited = *waited.lock();
+        Ok(Measured {
+            found_percent: 100.0 * hits / (hits + misses),
+            reads_per_s: tally.operations_per_s(),
+            response_ms: tally.mean_ms(),
+            waited,
+        })
+    }
+
+    /// The same of a model of another system, on the same disks and processor.
+    fn of_model(
+        &self,
+        system: &SystemParameters,
+        parameters: &MachineParameters,
+        mut contention: Contention,
+        mut load: Workload,
+    ) -> Result<Measured, ExperimentError> {
+        let data_bytes = self.data_bytes.get() / contention.divisor;
+        let system = system.scaled_down(parameters.divisor).build(data_bytes);
+        let system = system.map_err(ExperimentError::Unfit)?;
+        let (stripe, processor) = (parameters.stripe()?, Processor::new(&parameters.processor));
+        if stripe.size_bytes() < data_bytes {
+            return Err(ExperimentError::Unfit(format!(
+                "the disks hold {} bytes, and the data is {data_bytes}; set a smaller data_bytes",
+                stripe.size_bytes()
+            )));
+        }
+        let mut server = Server::new(system, Box::new(stripe), processor);
+        server.system().leave(contention.free_bytes / contention.divisor);
+        let (threads, record_bytes) = (self.threads.get() as usize, self.record_bytes.get());
+        let mut next = || load.next().map(|access| (access.block * record_bytes, record_bytes));
+        let mut left = self.warm_reads.get();
+        server.load(threads, &mut || {
+            left = left.checked_sub(1)?;
+            next()
+        });
+
+        server.begin(threads);
+        let (begun, before) = (server.now(), server.served());
+        let end = begun + Duration::from_secs_f64(self.measure_s.get()).as_nanos() as Nanoseconds;
+        let mut waited = Waited::default();
+        let free = contention.free_bytes;
+        while server.now() < end {
+            let comes = server.now() + contention.pause().as_nanos() as Nanoseconds;
+            server.until(comes.min(end), &mut next);
+            if comes >= end {
+                break;
+            }
+            let left = free.saturating_sub(contention.burst_bytes) / contention.divisor;
+            let freed = server.system().leave(left) * contention.divisor;
+            let wait = contention.give_back.transfer(freed);
+            waited.add(Duration::from_nanos(wait));
+            let goes = server.now() + wait + contention.lasts.as_nanos() as Nanoseconds;
+            server.until(goes.min(end), &mut next);
+            server.system().leave(free / contention.divisor);
+        }
+        server.system().validate().map_err(ExperimentError::Unfit)?;
+        let served = server.served() - before;
+        let reads = served.reads.max(1) as f64;
+        Ok(Measured {
+            found_percent: 100.0 * served.found_in_memory as f64 / reads,
+            reads_per_s: served.reads as f64 * 1e9 / (end - begun).max(1) as f64,
+            response_ms: served.response_ns as f64 / 1e6 / reads,
+            waited,
+        })
+    }
+}
+
+/// What a variant has got done.
+struct Measured {
+    found_percent: f64,
+    reads_per_s: f64,
+    response_ms: f64,
+    waited: Waited,
+}
+
+/// How long applications waited for memory, and how often they wanted it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waited {
+    time: Duration,
+    count: u32,
+}
+
+impl Waited {
+    fn add(&mut self, time: Duration) {
+        self.time += time;
+        self.count += 1;
+    }
+
+    fn each_ms(&self) -> f64 {
+        self.time.as_secs_f64() * 1e3 / f64::from(self.count.max(1))
     }
 }
 
@@ -144,18 +247,24 @@ struct Contention {
     random: Random,
 }
 
+impl Contention {
+    /// Until applications want more memory.
+    fn pause(&mut self) -> Duration {
+        self.every * (500 + self.random.below(1000) as u32) / 1000
+    }
+}
+
 /// Wants more memory now and then. What the cache has of it must be given back first.
 async fn applications(
     machine: std::sync::Weak<Machine>,
     mut contention: Contention,
-    waited: Arc<Mutex<(Duration, u32)>>,
+    waited: Arc<Mutex<Waited>>,
 ) {
     loop {
         let Some(pause) = machine.upgrade().map(|machine| machine.simulation().clone()) else {
             return;
         };
-        let jitter = 500 + contention.random.below(1000) as u32;
-        storage::Clock::sleep(&pause, contention.every * jitter / 1000).await;
+        storage::Clock::sleep(&pause, contention.pause()).await;
         let Some(of) = machine.upgrade() else { return };
         let left = contention.free_bytes.saturating_sub(contention.burst_bytes);
         let short = contention.cache_bytes.saturating_sub(left);
@@ -164,11 +273,7 @@ async fn applications(
         of.set_memory_bytes(before.saturating_sub(short / contention.divisor));
         drop(of);
         storage::Clock::sleep(&pause, give_back).await;
-        {
-            let mut waited = waited.lock();
-            waited.0 += give_back;
-            waited.1 += 1;
-        }
+        waited.lock().add(give_back);
         storage::Clock::sleep(&pause, contention.lasts).await;
         let Some(of) = machine.upgrade() else { return };
         of.set_memory_bytes(before);

@@ -1,11 +1,10 @@
 use std::num::{NonZeroU32, NonZeroU64};
-use std::ops::Range;
 
 use serde::Deserialize;
 
 use super::{ExperimentError, Finding, Trial};
-use crate::model::{Equipment, Nanoseconds, Queue, Request, Ticket};
-use crate::system::{MemorySystem, Ufs, UfsParameters, Zfs2009, Zfs2009Parameters};
+use crate::model::{Equipment, Positive, Processor, ProcessorParameters};
+use crate::system::{Server, SystemParameters};
 use crate::workload::{PatternParameters, Workload, WorkloadParameters};
 
 /// Other file systems keep one file in memory: a warm load at random, a stream through the file,
@@ -29,24 +28,7 @@ pub(super) struct Systems {
 #[serde(deny_unknown_fields)]
 struct Named {
     name: String,
-    system: System,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum System {
-    Ufs(UfsParameters),
-    Zfs2009(Zfs2009Parameters),
-}
-
-/// A reader of the file, one read after the other.
-struct Reader {
-    system: Box<dyn MemorySystem>,
-    disk: Box<dyn Queue>,
-    now: Nanoseconds,
-    /// What is read ahead and has not come yet.
-    coming: Vec<(Range<u64>, Ticket)>,
-    disk_bytes: u64,
+    system: SystemParameters,
 }
 
 impl Systems {
@@ -58,14 +40,8 @@ impl Systems {
             if disk.size_bytes() < file_bytes {
                 return Err(ExperimentError::Unfit(format!("{} is too small", self.disk)));
             }
-            let system: Box<dyn MemorySystem> = match &named.system {
-                System::Ufs(parameters) => Box::new(Ufs::new(parameters, file_bytes)),
-                System::Zfs2009(parameters) => {
-                    let system = Zfs2009::new(parameters, file_bytes);
-                    Box::new(system.map_err(ExperimentError::Unfit)?)
-                }
-            };
-            let mut reader = Reader { system, disk, now: 0, coming: Vec::new(), disk_bytes: 0 };
+            let system = named.system.build(file_bytes).map_err(ExperimentError::Unfit)?;
+            let mut server = Server::new(system, disk, processor());
             let block = self.block_bytes.get();
             let blocks = NonZeroU64::new(file_bytes / block)
                 .ok_or_else(|| ExperimentError::Unfit("the file has no blocks".to_string()))?;
@@ -74,26 +50,27 @@ impl Systems {
             let mut load = Workload::new(&parameters, seed).map_err(ExperimentError::Unfit)?;
             let reads = self.reads.get();
             // How quick they are, and what each brings from the disk.
-            let mut at_random = |reader: &mut Reader| {
-                let (begun, before) = (reader.now, reader.disk_bytes);
-                for access in load.by_ref().take(reads as usize) {
-                    reader.read(access.block * block, block);
-                }
-                let seconds = (reader.now - begun).max(1) as f64 / 1e9;
-                let brought = (reader.disk_bytes - before) as f64 / f64::from(reads);
+            let mut at_random = |server: &mut Server| {
+                let (begun, before) = (server.now(), server.disk_bytes());
+                let mut blocks = load.by_ref().take(reads as usize);
+                server.load(1, &mut || blocks.next().map(|access| (access.block * block, block)));
+                let seconds = (server.now() - begun).max(1) as f64 / 1e9;
+                let brought = (server.disk_bytes() - before) as f64 / f64::from(reads);
                 (f64::from(reads) / seconds, brought / 1024.0)
             };
-            at_random(&mut reader);
-            let (warm_per_s, warm_kib) = at_random(&mut reader);
-            let kept = reader.system.cached_bytes();
-            let begun = reader.now;
-            for offset in (0..file_bytes).step_by(self.stream_bytes.get() as usize) {
-                reader.read(offset, self.stream_bytes.get().min(file_bytes - offset));
-            }
-            let stream_mb_s = file_bytes as f64 * 1e3 / (reader.now - begun).max(1) as f64;
-            let after = reader.system.cached_bytes();
-            let (diluted_per_s, _) = at_random(&mut reader);
-            reader.system.validate().map_err(ExperimentError::Unfit)?;
+            at_random(&mut server);
+            let (warm_per_s, warm_kib) = at_random(&mut server);
+            let kept = server.system().cached_bytes();
+            let begun = server.now();
+            let stream_bytes = self.stream_bytes.get();
+            let mut offsets = (0..file_bytes).step_by(stream_bytes as usize);
+            server.load(1, &mut || {
+                offsets.next().map(|offset| (offset, stream_bytes.min(file_bytes - offset)))
+            });
+            let stream_mb_s = file_bytes as f64 * 1e3 / (server.now() - begun).max(1) as f64;
+            let after = server.system().cached_bytes();
+            let (diluted_per_s, _) = at_random(&mut server);
+            server.system().validate().map_err(ExperimentError::Unfit)?;
             let finding = |what: &str, unit, lab| {
                 Finding::new(format!("{}: {what}", named.name), unit, None, lab)
             };
@@ -110,37 +87,12 @@ impl Systems {
     }
 }
 
-impl Reader {
-    fn read(&mut self, offset: u64, bytes: u64) {
-        // What memory alone takes, so that time goes on.
-        self.now += 10_000 + bytes;
-        let fetches = self.system.read(offset, bytes);
-        let range = offset..offset + bytes;
-        let overlaps = |coming: &Range<u64>| coming.start < range.end && range.start < coming.end;
-        let mut awaited: Vec<Ticket> =
-            self.coming.iter().filter(|(it, _)| overlaps(it)).map(|(_, ticket)| *ticket).collect();
-        for request in fetches.demanded {
-            awaited.push(self.submit(request));
-        }
-        for request in fetches.ahead {
-            let ticket = self.submit(request);
-            self.coming.push((request.offset..request.offset + request.bytes, ticket));
-        }
-        while let Some(due) = self.disk.due() {
-            if awaited.is_empty() && due > self.now {
-                break;
-            }
-            self.now = self.now.max(due);
-            while let Some(done) = self.disk.complete(self.now) {
-                awaited.retain(|ticket| *ticket != done.ticket);
-                self.coming.retain(|(_, ticket)| *ticket != done.ticket);
-            }
-        }
-    }
-
-    fn submit(&mut self, request: Request) -> Ticket {
-        self.disk_bytes += request.bytes;
-        let bytes = request.bytes.min(self.disk.size_bytes() - request.offset);
-        self.disk.submit(self.now, Request { bytes, ..request })
-    }
+/// What memory alone takes: 10 µs for a read, and 1 GB a second.
+fn processor() -> Processor {
+    let positive = |number: f64| Positive::try_from(number).expect("it is above zero");
+    Processor::new(&ProcessorParameters {
+        cores: NonZeroU32::MIN,
+        operation_us: positive(10.0),
+        copy_mb_s: positive(1000.0),
+    })
 }

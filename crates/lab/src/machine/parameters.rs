@@ -4,7 +4,8 @@ use std::num::NonZeroU64;
 use serde::Deserialize;
 
 use crate::model::{
-    Equipment, EquipmentError, NetworkParameters, Positive, ProcessorParameters, StripeParameters,
+    Equipment, EquipmentError, NetworkParameters, Positive, ProcessorParameters, Stripe,
+    StripeParameters,
 };
 
 /// What a machine is like.
@@ -133,6 +134,18 @@ impl MachineParameters {
     /// When there is no such thing.
     pub fn equipment(&self, name: &str) -> Result<Equipment, EquipmentError> {
         self.equipment.get(name).cloned().map_or_else(|| Equipment::shipped(name), Ok)
+    }
+
+    /// Its disks with nothing to do.
+    ///
+    /// # Errors
+    /// When they are no disks, or do not fit together.
+    pub fn stripe(&self) -> Result<Stripe, MachineError> {
+        let stripe = match self.equipment(&self.disk)? {
+            Equipment::Disk(disk) => Stripe::new(&disk, &self.disks),
+            _ => Err(format!("{} is not a disk", self.disk)),
+        };
+        stripe.map_err(MachineError::Unfit)
     }
 
     /// The same with another property.

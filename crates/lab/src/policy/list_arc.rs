@@ -35,6 +35,14 @@ impl ListArc {
         self.p
     }
 
+    /// Makes it smaller or larger. What no longer fits is evicted as for an object that comes in.
+    pub fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        self.p = self.p.min(capacity as f64);
+        self.replace(0, false);
+        self.forget(0);
+    }
+
     /// Whether an object is in the cache. It does not count as a use.
     pub fn holds(&self, id: u32) -> bool {
         matches!(self.queues.of(id), Some(T1 | T2))

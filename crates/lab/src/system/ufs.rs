@@ -2,7 +2,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::Deserialize;
 
-use super::{Fetches, MemorySystem, runs};
+use super::{Fetches, MemorySystem, divided, runs};
 use crate::model::{Positive, Request};
 use crate::policy::{Objects, Queues};
 
@@ -20,10 +20,13 @@ const CACHELIST: usize = 1;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UfsParameters {
-    /// Memory that applications leave.
+    /// The memory of the machine. What applications take of it they [take](MemorySystem::leave).
     pub memory_bytes: NonZeroU64,
     /// Of it, what segmap maps: 12 by default.
     pub segmap_percent: Positive,
+    /// What falls out of segmap keeps its contents while its memory is free, as it does in
+    /// Solaris. Without, segmap is all.
+    pub cachelist: bool,
     /// Blocks of 8 KiB that are read at a time, and read ahead.
     pub maxcontig: NonZeroU32,
     /// Pages are let go behind a reader who reads in order: so by default.
@@ -47,17 +50,24 @@ pub struct Ufs {
     ahead_to: u64,
 }
 
+impl UfsParameters {
+    pub(super) fn scaled_down(&self, divisor: NonZeroU64) -> UfsParameters {
+        UfsParameters { memory_bytes: divided(self.memory_bytes, divisor), ..self.clone() }
+    }
+}
+
 impl Ufs {
     /// Nothing is cached of a file of so many bytes.
     pub fn new(parameters: &UfsParameters, file_bytes: u64) -> Ufs {
         let pages = file_bytes.div_ceil(PAGE_BYTES);
-        let pages_max = (parameters.memory_bytes.get() / PAGE_BYTES).max(1);
+        let memory = (parameters.memory_bytes.get() / PAGE_BYTES).max(1);
         let share = (parameters.segmap_percent.get() / 100.0).min(1.0);
+        let mapped_max = ((memory as f64 * share) as u64).max(1);
         Ufs {
             parameters: parameters.clone(),
             pages: Queues::new(&Objects::uniform(pages as usize)),
-            mapped_max: ((pages_max as f64 * share) as u64).max(1),
-            pages_max,
+            mapped_max,
+            pages_max: if parameters.cachelist { memory } else { mapped_max },
             end: 0,
             ahead_to: 0,
         }
@@ -70,11 +80,20 @@ impl Ufs {
         while self.pages.weight(SEGMAP) > self.mapped_max {
             self.pages.shift(SEGMAP, CACHELIST);
         }
-        while self.pages.weight(SEGMAP) + self.pages.weight(CACHELIST) > self.pages_max {
-            let list = if self.pages.is_empty(CACHELIST) { SEGMAP } else { CACHELIST };
-            self.pages.pop(list);
-        }
+        self.shed();
         was_missing
+    }
+
+    /// Lets go what does not fit, the free pages first; how many others went.
+    fn shed(&mut self) -> u64 {
+        let mut mapped = 0;
+        while self.pages.weight(SEGMAP) + self.pages.weight(CACHELIST) > self.pages_max {
+            if self.pages.pop(CACHELIST).is_none() {
+                self.pages.pop(SEGMAP);
+                mapped += 1;
+            }
+        }
+        mapped
     }
 
     fn all_pages(&self) -> u64 {
@@ -109,6 +128,13 @@ impl MemorySystem for Ufs {
         }
         self.end = offset + bytes;
         fetches
+    }
+
+    fn leave(&mut self, bytes: u64) -> u64 {
+        let memory = (bytes / PAGE_BYTES).max(1);
+        self.pages_max =
+            if self.parameters.cachelist { memory } else { memory.min(self.mapped_max) };
+        self.shed() * PAGE_BYTES
     }
 
     fn cached_bytes(&self) -> u64 {

@@ -2,7 +2,7 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::{Fetches, MemorySystem, runs};
+use super::{Fetches, MemorySystem, divided, runs};
 use crate::model::Request;
 use crate::policy::{ListArc, Objects, Policy, Queues};
 
@@ -31,6 +31,14 @@ pub struct Zfs2009Parameters {
     pub vdev_cache_bytes: u64,
     /// What it reads at a time, as a power of two: `zfs_vdev_cache_bshift`.
     pub vdev_cache_bshift: u32,
+}
+
+impl Zfs2009Parameters {
+    pub(super) fn scaled_down(&self, divisor: NonZeroU64) -> Zfs2009Parameters {
+        let vdev_cache_bytes = self.vdev_cache_bytes / divisor;
+        let arc_bytes = divided(self.arc_bytes, divisor);
+        Zfs2009Parameters { arc_bytes, vdev_cache_bytes, ..self.clone() }
+    }
 }
 
 /// ARC as published, over records; streams pass it by; below it a cache of the device that makes
@@ -142,6 +150,14 @@ impl MemorySystem for Zfs2009 {
         }
         self.next_record = wanted.end;
         Fetches { demanded, ahead }
+    }
+
+    fn leave(&mut self, bytes: u64) -> u64 {
+        let record_bytes = self.parameters.record_bytes;
+        let before = self.arc.resident_weight();
+        let bytes = bytes.min(self.parameters.arc_bytes.get());
+        self.arc.set_capacity((bytes / record_bytes).max(1));
+        (before - self.arc.resident_weight()) * record_bytes.get()
     }
 
     fn cached_bytes(&self) -> u64 {
