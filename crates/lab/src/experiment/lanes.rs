@@ -32,6 +32,8 @@ pub(super) struct Lanes {
 #[serde(deny_unknown_fields)]
 struct Case {
     lanes: NonZeroU64,
+    /// Partitions of a device, a lane each; one without.
+    lanes_per_device: Option<NonZeroU64>,
     source_mb_s_each: Option<Positive>,
     source_load_minutes: Option<Positive>,
 }
@@ -41,9 +43,12 @@ impl Lanes {
         let mut findings = Vec::new();
         for case in &self.cases {
             let lanes = case.lanes.get();
+            let per_device = case.lanes_per_device.map_or(1, NonZeroU64::get).min(lanes);
+            let (devices, rest) = (lanes / per_device, lanes % per_device);
+            let of_devices = std::iter::repeat_n(per_device, devices as usize);
             let mut rates = 0.0;
-            for lane in 0..lanes {
-                rates += self.rate(trial, lane)?;
+            for (device, lanes) in (0..).zip(of_devices.chain((rest > 0).then_some(rest))) {
+                rates += self.rate(trial, device, lanes)?;
             }
             let get = |figure: Option<Positive>| figure.map(Positive::get);
             let each = rates / lanes as f64;
@@ -53,21 +58,26 @@ impl Lanes {
                 true => finding.given(),
                 false => finding,
             };
-            let what = format!("each of {lanes} lanes");
+            let over = match (lanes, per_device) {
+                (1, _) => "one lane".to_string(),
+                (_, 1) => format!("{lanes} lanes"),
+                _ => format!("{lanes} lanes, {per_device} to a device"),
+            };
+            let what = if lanes == 1 { over.clone() } else { format!("each of {over}") };
             findings.push(told(Finding::new(what, "MB/s", get(case.source_mb_s_each), each)));
             let minutes = self.load_bytes.get() as f64 / 1e6 / rates / 60.0;
-            let what = format!("to load the data over {lanes} lanes");
+            let what = format!("to load the data over {over}");
             findings.push(told(Finding::new(what, "min", get(case.source_load_minutes), minutes)));
         }
         Ok(findings)
     }
 
-    /// Megabytes a second that a feed brings to a device, round and round.
-    fn rate(&self, trial: Trial, lane: u64) -> Result<f64, ExperimentError> {
-        let seed = trial.seed.wrapping_add(lane);
+    /// Megabytes a second that feeds bring to the partitions of a device, round and round.
+    fn rate(&self, trial: Trial, device: u64, lanes: u64) -> Result<f64, ExperimentError> {
+        let seed = trial.seed.wrapping_add(device);
         let mut flash: Flash = build(&self.device.parameters(trial)?, seed)?;
-        let record = self.record_bytes.get();
-        let places = flash.size_bytes() / record;
+        let (record, fed_max) = (self.record_bytes.get(), self.feed_bytes_per_s.get());
+        let places = flash.size_bytes() / record / lanes;
         if places == 0 {
             return Err(ExperimentError::Unfit("the device holds no record".to_string()));
         }
@@ -76,14 +86,17 @@ impl Lanes {
         while now < end {
             let second = now;
             let mut fed = 0;
-            while fed + record <= self.feed_bytes_per_s.get() && now < second + SECOND {
-                let write = Request::write(written % places * record, record);
-                now = flash.serve(now, write).map_err(unfit)?;
+            while fed + record <= fed_max && now < second + SECOND {
+                for lane in 0..lanes {
+                    let place = lane * places + written % places;
+                    let write = Request::write(place * record, record);
+                    now = flash.serve(now, write).map_err(unfit)?;
+                }
                 fed += record;
                 written += 1;
             }
             now = now.max(second + SECOND);
         }
-        Ok((written * record) as f64 * 1e3 / now as f64)
+        Ok((written * lanes * record) as f64 * 1e3 / now as f64)
     }
 }

@@ -200,7 +200,7 @@ fn flash_brings_random_reads() {
 
 #[test]
 fn flash_brings_streams() {
-    near(&findings("l2arc-sequential"), 0.15, &["four NVMe, 16", "four NVMe over no L2ARC, 16"]);
+    near(&findings("l2arc-sequential"), 0.15, &["four NVMe: 16", "four NVMe over no L2ARC, 16"]);
 }
 
 #[test]
