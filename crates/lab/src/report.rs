@@ -224,7 +224,7 @@ fn parts(finding: &Finding) -> (&str, &str) {
 }
 
 /// The findings that can be compared, at least two each: those with a source first, then those of
-/// which there are most. Under the name of what was found.
+/// which there are most, and last what went in. Under the name of what was found.
 fn pictured(findings: &[Finding]) -> Vec<(&str, Vec<Finding>)> {
     let mut groups: BTreeMap<(&str, &str), Vec<Finding>> = BTreeMap::new();
     for finding in findings.iter().filter(|finding| finding.unit != "ratio") {
@@ -232,12 +232,14 @@ fn pictured(findings: &[Finding]) -> Vec<(&str, Vec<Finding>)> {
         let finding = Finding { what: variant.to_owned(), ..finding.clone() };
         groups.entry((finding.unit, measure)).or_default().push(finding);
     }
-    groups.retain(|_, group| group.len() > 1);
+    // Of nothing there is nothing to see.
+    groups.retain(|_, group| group.len() > 1 && group.iter().any(|it| it.lab != 0.0));
     let mut groups: Vec<_> =
         groups.into_iter().map(|((_, measure), group)| (measure, group)).collect();
     groups.sort_by_key(|(_, group)| {
         let is_compared = group.iter().any(|it| it.source.is_some() && it.basis == Basis::Found);
-        std::cmp::Reverse((is_compared, group.len()))
+        let is_found = group.iter().any(|it| it.basis != Basis::Input);
+        std::cmp::Reverse((is_compared, is_found, group.len()))
     });
     groups.truncate(PICTURES_MAX);
     groups
@@ -301,7 +303,23 @@ fn table(page: &mut String, outcome: &Outcome) {
          <th>ratio</th></tr>",
         if is_scaled { "<th>scaled error</th>" } else { "" }
     );
-    for finding in &outcome.findings {
+    let mut last = None;
+    for (at, finding) in outcome.findings.iter().enumerate() {
+        // Several figures of one variant stand below its name.
+        let (variant, measure) = parts(finding);
+        let next = outcome.findings.get(at + 1).map(parts);
+        let begins = next.is_some_and(|(next, measure)| next == variant && !measure.is_empty());
+        let is_below = !measure.is_empty() && (last == Some(variant) || begins);
+        if is_below && last != Some(variant) {
+            let columns = if is_scaled { 6 } else { 5 };
+            let _ = writeln!(
+                page,
+                "<tr class=\"variant\"><td colspan=\"{columns}\">{}</td></tr>",
+                escape(variant)
+            );
+        }
+        last = is_below.then_some(variant);
+        let what = if is_below { measure } else { finding.what.as_str() };
         let source = finding.source.map_or("&ndash;".to_string(), thousands);
         let (ratio, class) = match (finding.ratio(), finding.basis.mark()) {
             (None, _) => ("&ndash;".to_string(), ""),
@@ -322,9 +340,10 @@ fn table(page: &mut String, outcome: &Outcome) {
         };
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td>{source}</td><td>{}</td>{error}\
+            "<tr{}><td>{}</td><td>{}</td><td>{source}</td><td>{}</td>{error}\
              <td class=\"{class}\">{ratio}</td></tr>",
-            escape(&finding.what),
+            if is_below { " class=\"below\"" } else { "" },
+            escape(what),
             finding.unit,
             thousands(finding.lab)
         );
@@ -332,7 +351,9 @@ fn table(page: &mut String, outcome: &Outcome) {
     page.push_str("</table>\n");
 }
 
+/// Text as HTML; a percent sign stays with its number.
 fn escape(text: &str) -> String {
+    let text = text.replace(" %", "\u{a0}%");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -368,5 +389,34 @@ mod tests {
             (text.contains("| lab | scaled error | ratio |"), text.contains(" | \u{b1} "))
         };
         assert_eq!([0, 1, 2].map(column), [(true, true), (false, false), (false, false)]);
+    }
+
+    #[test]
+    fn figures_of_a_variant_stand_below_its_name() {
+        let finding = |what: &str, lab, source| Finding {
+            what: what.to_owned(),
+            unit: "%",
+            source,
+            lab,
+            half: None,
+            basis: Basis::Found,
+        };
+        let findings = vec![
+            finding("one: hits", 5.0, Some(5.0)),
+            finding("one: busy", 0.0, None),
+            finding("two: hits", 6.0, None),
+            finding("two: busy", 0.0, None),
+            finding("two over one", 2.0, None),
+            finding("three: hits", 7.0, None),
+        ];
+        // Nobody is busy: that is no picture.
+        let measures: Vec<&str> = pictured(&findings).iter().map(|(measure, _)| *measure).collect();
+        assert_eq!(measures, ["hits"]);
+        let mut page = String::new();
+        table(&mut page, &Outcome::from(findings));
+        assert_eq!(page.matches("<tr class=\"variant\"><td colspan=\"5\">").count(), 2, "{page}");
+        for text in ["<tr class=\"below\"><td>busy</td>", "<td>two over one", "<td>three: hits"] {
+            assert!(page.contains(text), "{text}: {page}");
+        }
     }
 }

@@ -192,7 +192,7 @@ impl Clients {
                 for (&measure, &lab) in &point.figures {
                     let source = of_source(measure);
                     if source.is_some() || (measure == main && threads == shown) {
-                        let what = format!("{}, {threads} threads", variant.name);
+                        let what = format!("{}: {threads} threads", variant.name);
                         let figure = source.map(|source| source.figure.get());
                         let finding = Finding::new(what, measure.unit(), figure, lab);
                         let is_fitted = source.is_some_and(|source| source.fitted);
@@ -201,7 +201,7 @@ impl Clients {
                 }
                 if threads == shown {
                     let more = |what: &str, unit, lab| {
-                        Finding::new(format!("{}, {what}", variant.name), unit, None, lab)
+                        Finding::new(format!("{}: {what}", variant.name), unit, None, lab)
                     };
                     outcome.findings.extend([
                         more("99th percentile", "ms", point.p99_ms),
@@ -227,7 +227,9 @@ impl Clients {
             let ratio = of(&compare.variant)? / of(&compare.over)?;
             outcome.findings.push(Finding::new(what, "ratio", figure, ratio));
         }
-        for measure in [main, Measure::MeanMs] {
+        // A single point is no line; bars show it better.
+        let measures = if self.threads.len() > 1 { vec![main, Measure::MeanMs] } else { vec![] };
+        for measure in measures {
             let lines = self.variants.iter().map(|variant| {
                 let point = |&threads: &NonZeroU32| {
                     let point = &points[&(variant.name.clone(), threads)];

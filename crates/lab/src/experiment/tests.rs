@@ -211,8 +211,8 @@ fn a_slow_device_harms_who_always_asks_it() {
     let harmed = over("as ZFS, noprefetch=0");
     assert!(harmed < 0.9, "{found:?}");
     // As the text says.
-    let busy = figure(&found, "as ZFS, noprefetch=0, disks busy", "%");
-    assert!(busy < 90.0 && figure(&found, "no L2ARC, disks busy", "%") > 95.0, "{found:?}");
+    let busy = figure(&found, "as ZFS, noprefetch=0: disks busy", "%");
+    assert!(busy < 90.0 && figure(&found, "no L2ARC: disks busy", "%") > 95.0, "{found:?}");
     assert!(over("as ZFS, secondarycache=metadata") > harmed, "{found:?}");
     assert!(over("as ZFS, noprefetch=1") > 1.1 * harmed, "{found:?}");
     assert!(over("the engine") > 1.1, "{found:?}");
