@@ -1,10 +1,10 @@
 //! [`Experiment`]: what the sources report, done again on models.
 
-mod bounds;
 mod ceiling;
 mod clients;
 mod database;
 mod deletes;
+mod files;
 mod find;
 mod flash;
 mod free_behind;
@@ -20,11 +20,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounds;
 use crate::machine::MachineError;
 use crate::model::EquipmentError;
+use files::Files;
 use trial::Trial;
 
-pub use bounds::OutOfBounds;
+pub use crate::bounds::OutOfBounds;
 
 /// An experiment: a question, the equipment, and what is done.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -42,6 +44,9 @@ pub struct Experiment {
     pub seed: u64,
     /// What is done.
     procedure: Procedure,
+    /// What it names by files.
+    #[serde(skip)]
+    files: Files,
 }
 
 /// What is done, and with what.
@@ -289,31 +294,37 @@ impl Experiment {
         }
     }
 
-    /// One of one's own, from a TOML file.
+    /// One of one's own, from a TOML file. Machines and equipment that it names by files are read,
+    /// too.
     ///
     /// # Errors
-    /// When the file cannot be read, or is not an experiment.
+    /// When a file cannot be read, or is not what it should be.
     pub fn read(path: &Path) -> Result<Experiment, ExperimentError> {
         let unreadable = |source| ExperimentError::Unreadable { path: path.to_owned(), source };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        Experiment::parse(&path.display().to_string(), &text)
+        let directory = path.parent().unwrap_or(Path::new(""));
+        Experiment::parse_in(directory, &path.display().to_string(), &text)
     }
 
-    /// Reads an experiment; `name` says in messages which.
+    /// Reads an experiment; `name` says in messages which. Files that it names are looked for in
+    /// the current directory.
     ///
     /// # Errors
     /// When it is not TOML, or its keys and values are not those of an experiment.
     pub fn parse(name: &str, text: &str) -> Result<Experiment, ExperimentError> {
+        Experiment::parse_in(Path::new(""), name, text)
+    }
+
+    fn parse_in(directory: &Path, name: &str, text: &str) -> Result<Experiment, ExperimentError> {
         let malformed =
             |source| ExperimentError::Malformed { name: name.to_owned(), source: Box::new(source) };
-        let experiment = toml::from_str(text).map_err(malformed)?;
+        let experiment: Experiment = toml::from_str(text).map_err(malformed)?;
         let table: toml::Table = toml::from_str(text).map_err(malformed)?;
-        match table.get("procedure").and_then(toml::Value::as_table) {
-            Some(procedure) => bounds::check("procedure", procedure)
-                .map_err(|bounds| ExperimentError::OutOfBounds { name: name.to_owned(), bounds })?,
-            None => unreachable!("an experiment has a procedure"),
-        }
-        Ok(experiment)
+        let procedure = table.get("procedure").and_then(toml::Value::as_table);
+        let procedure = procedure.expect("an experiment has a procedure");
+        bounds::check("procedure", procedure)
+            .map_err(|bounds| ExperimentError::OutOfBounds { name: name.to_owned(), bounds })?;
+        Ok(Experiment { files: Files::read(procedure, directory)?, ..experiment })
     }
 
     /// Does it, and if it divides sizes, once more at half of them, for the errors of its
@@ -322,7 +333,7 @@ impl Experiment {
     /// # Errors
     /// When its equipment cannot be had, or is not of the kind that it needs.
     pub fn run(&self) -> Result<Outcome, ExperimentError> {
-        let trial = Trial::new(self.seed);
+        let trial = Trial::new(self.seed, &self.files);
         if !self.procedure.divides() {
             return self.procedure.run(trial);
         }

@@ -19,6 +19,7 @@
 //! assert_eq!(rows[1].misses, 3 + 297 / 2);
 //! ```
 
+mod bounds;
 pub mod experiment;
 pub mod machine;
 mod mini_sim;

@@ -5,6 +5,7 @@ mod origin;
 mod parameters;
 
 use std::ffi::OsStr;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,6 +35,9 @@ const CHUNK_BYTES: usize = 256 << 10;
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// Blocks of a cache device.
 const BLOCK_BYTES: usize = 4096;
+/// Most cache devices, and most bytes that they have together: they take as much memory here.
+const CACHES_MAX: u32 = 64;
+const CACHES_BYTES_MAX: u64 = 16 << 30;
 const READ_WRITE: OpenMode =
     OpenMode { read: true, write: true, truncate: false, direct: false, sync: false };
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
@@ -124,6 +128,9 @@ impl Machine {
         }
         let caches = parameters.caches.as_ref();
         let cache_count = caches.map_or(0, |caches| caches.count) as usize;
+        if let Some(caches) = caches {
+            check_size(caches, parameters.divisor)?;
+        }
         let memory_bytes = parameters.memory_bytes.get() / parameters.divisor.get();
         let memory = Memory::repeatable(memory_bytes, seed);
         let pool = simulation.run(Pool::open(PoolOptions {
@@ -347,6 +354,26 @@ impl Machine {
     /// One of the pool's counters; zero where there is none.
     pub fn counter(&self, name: &str) -> u64 {
         self.pool.statistics().counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Whether cache devices can be held here.
+fn check_size(caches: &CacheParameters, divisor: NonZeroU64) -> Result<(), MachineError> {
+    let bytes = u128::from(caches.bytes.get()) * u128::from(caches.count);
+    let divisor_min = bytes.div_ceil(CACHES_BYTES_MAX.into());
+    if caches.count > CACHES_MAX {
+        let count = caches.count;
+        return Err(MachineError::Unfit(format!(
+            "it has {count} caches, and at most {CACHES_MAX}"
+        )));
+    }
+    match u128::from(divisor.get()) < divisor_min {
+        true => Err(MachineError::Unfit(format!(
+            "its caches take {} GiB and may take {} here; set divisor = {divisor_min} or more",
+            (bytes / u128::from(divisor.get())) >> 30,
+            CACHES_BYTES_MAX >> 30
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use storage::Random;
 
 use super::{ExperimentError, Finding, Outcome, Trial};
-use crate::machine::{Machine, MachineParameters};
+use crate::machine::Machine;
 use crate::model::Positive;
 
 /// Most bytes of the index: it is read whole.
@@ -41,7 +41,7 @@ impl Deletes {
     }
 
     fn rate(&self, primarycache: &str, trial: Trial) -> Result<f64, ExperimentError> {
-        let mut parameters = MachineParameters::shipped(&self.machine)?;
+        let mut parameters = trial.whole_machine(&self.machine)?;
         parameters.divisor = trial.divisor(self.divisor);
         // As scattered as the whole index is.
         let run_bytes = parameters.disks.run_bytes.get() / parameters.divisor;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{ExperimentError, Finding, Outcome, Trial};
-use crate::machine::{Machine, MachineParameters};
+use crate::machine::Machine;
 use crate::model::{Positive, Request};
 
 /// Most files of the tree.
@@ -29,7 +29,7 @@ pub(super) struct FindTwice {
 
 impl FindTwice {
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
-        let machine = Machine::new(&MachineParameters::shipped(&self.machine)?, trial.seed)?;
+        let machine = Machine::new(&trial.whole_machine(&self.machine)?, trial.seed)?;
         let divisor = trial.divisor(self.divisor).get();
         let directories = (u64::from(self.directories.get()) / divisor).max(1);
         if divisor > self.directories.get().into() {

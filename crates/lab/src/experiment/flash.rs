@@ -13,7 +13,7 @@ use crate::model::{
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Device {
-    /// What comes with the lab by this name.
+    /// What comes with the lab by this name, or a file.
     pub name: String,
     /// Capacity and buffer are divided by it.
     pub divisor: NonZeroU64,
@@ -21,7 +21,7 @@ pub(super) struct Device {
 
 impl Device {
     pub fn parameters(&self, trial: Trial) -> Result<FlashParameters, ExperimentError> {
-        match Equipment::shipped(&self.name)? {
+        match trial.equipment(&self.name)? {
             Equipment::Flash(parameters) => Ok(parameters.scaled_down(trial.divisor(self.divisor))),
             _ => Err(ExperimentError::Unfit(format!("{} is not flash", self.name))),
         }

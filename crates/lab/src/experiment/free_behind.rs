@@ -3,7 +3,7 @@ use std::num::NonZeroU64;
 use serde::Deserialize;
 
 use super::{ExperimentError, Finding, Outcome, Trial};
-use crate::machine::{Machine, MachineParameters};
+use crate::machine::Machine;
 use crate::model::Positive;
 
 /// A large file is read from beginning to end, with records let go behind the reader and without.
@@ -30,7 +30,7 @@ impl FreeBehind {
     }
 
     fn growth(&self, freebehind: &str, trial: Trial) -> Result<f64, ExperimentError> {
-        let mut parameters = MachineParameters::shipped(&self.machine)?;
+        let mut parameters = trial.whole_machine(&self.machine)?;
         let divisor = trial.divisor(self.divisor).get();
         parameters.memory_bytes = NonZeroU64::new(self.memory_bytes.get() / divisor)
             .ok_or_else(|| ExperimentError::Unfit("the divisor is too large".to_string()))?;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use storage::Random;
 
 use super::{ExperimentError, Finding, Outcome, Trial};
-use crate::machine::{Machine, MachineParameters};
+use crate::machine::Machine;
 use crate::model::Positive;
 use crate::workload::Source;
 
@@ -117,7 +117,7 @@ impl Pieces {
 
     /// Seconds that it takes, and gigabytes read from the disks.
     fn read(&self, primarycache: &str, trial: Trial) -> Result<(f64, f64), ExperimentError> {
-        let mut parameters = MachineParameters::shipped(&self.machine)?;
+        let mut parameters = trial.whole_machine(&self.machine)?;
         parameters.compression_ratio = Some(self.compression_ratio);
         parameters.decompression_mb_s = Some(self.decompression_mb_s);
         let machine = Machine::new(&parameters.with("primarycache", primarycache), trial.seed)?;

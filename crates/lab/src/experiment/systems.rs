@@ -3,7 +3,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use serde::Deserialize;
 
 use super::{ExperimentError, Finding, Trial};
-use crate::model::{Equipment, Positive, Processor, ProcessorParameters};
+use crate::model::{Positive, Processor, ProcessorParameters};
 use crate::system::{Server, SystemParameters};
 use crate::workload::{PatternParameters, Workload, WorkloadParameters};
 
@@ -36,7 +36,7 @@ impl Systems {
         let (mut findings, seed) = (Vec::new(), trial.seed);
         for named in &self.systems {
             let file_bytes = self.file_bytes.get();
-            let disk = Equipment::shipped(&self.disk)?.build(&self.disk, seed)?;
+            let disk = trial.equipment(&self.disk)?.build(&self.disk, seed)?;
             if disk.size_bytes() < file_bytes {
                 return Err(ExperimentError::Unfit(format!("{} is too small", self.disk)));
             }

@@ -1,26 +1,29 @@
 use std::num::NonZeroU64;
 
 use super::ExperimentError;
+use super::files::Files;
 use crate::machine::MachineParameters;
+use crate::model::Equipment;
 
 /// How small an experiment is done, and what it draws from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Trial {
+pub(super) struct Trial<'a> {
     /// What is drawn is drawn from this.
     pub seed: u64,
     /// Sizes are divided by this and by the experiment's own divisor.
     shrink: NonZeroU64,
+    files: &'a Files,
 }
 
-impl Trial {
-    pub fn new(seed: u64) -> Trial {
-        Trial { seed, shrink: NonZeroU64::MIN }
+impl<'a> Trial<'a> {
+    pub fn new(seed: u64, files: &'a Files) -> Trial<'a> {
+        Trial { seed, shrink: NonZeroU64::MIN, files }
     }
 
     /// Half as large, with everything drawn anew.
-    pub fn half(self) -> Trial {
+    pub fn half(self) -> Trial<'a> {
         let shrink = self.shrink.saturating_mul(NonZeroU64::MIN.saturating_add(1));
-        Trial { seed: !self.seed, shrink }
+        Trial { seed: !self.seed, shrink, ..self }
     }
 
     /// By what is divided that the experiment divides by this.
@@ -30,7 +33,17 @@ impl Trial {
 
     /// The machine of this name, with its divisor for this trial.
     pub fn machine(self, name: &str) -> Result<MachineParameters, ExperimentError> {
-        let parameters = MachineParameters::shipped(name)?;
+        let parameters = self.whole_machine(name)?;
         Ok(MachineParameters { divisor: self.divisor(parameters.divisor), ..parameters })
+    }
+
+    /// The machine of this name, as large as it says.
+    pub fn whole_machine(self, name: &str) -> Result<MachineParameters, ExperimentError> {
+        Ok(self.files.machine(name)?)
+    }
+
+    /// The equipment of this name.
+    pub fn equipment(self, name: &str) -> Result<Equipment, ExperimentError> {
+        self.files.equipment(name)
     }
 }

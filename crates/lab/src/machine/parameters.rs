@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::bounds::{self, OutOfBounds};
 use crate::model::{
     Equipment, EquipmentError, NetworkParameters, Positive, ProcessorParameters, Stripe,
     StripeParameters,
@@ -68,7 +70,8 @@ pub struct CacheParameters {
 #[non_exhaustive]
 pub enum MachineError {
     /// No machine is called so.
-    #[error("no machine is called {name:?}; there are {}", MachineParameters::names().join(", "))]
+    #[error("no machine is called {name:?}; there are {}, and files that end in .toml",
+        MachineParameters::names().join(", "))]
     Unknown {
         /// The name.
         name: String,
@@ -80,6 +83,22 @@ pub enum MachineError {
         name: String,
         /// What and where.
         source: Box<toml::de::Error>,
+    },
+    /// Its file cannot be read.
+    #[error("cannot read the machine {}: {source}; name a TOML file", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A value is larger or smaller than any that a machine can have.
+    #[error("the machine {name} cannot be built: {bounds}")]
+    OutOfBounds {
+        /// Its name.
+        name: String,
+        /// Which value, and what is allowed.
+        bounds: OutOfBounds,
     },
     /// A part of it cannot be had.
     #[error(transparent)]
@@ -122,10 +141,33 @@ impl MachineParameters {
     /// # Errors
     /// When it is not TOML, or its keys and values are not those of a machine.
     pub fn parse(name: &str, text: &str) -> Result<MachineParameters, MachineError> {
-        toml::from_str(text).map_err(|source| MachineError::Malformed {
-            name: name.to_owned(),
-            source: Box::new(source),
-        })
+        let malformed =
+            |source| MachineError::Malformed { name: name.to_owned(), source: Box::new(source) };
+        let machine = toml::from_str(text).map_err(malformed)?;
+        let table: toml::Table = toml::from_str(text).map_err(malformed)?;
+        bounds::check_all(&table)
+            .map_err(|bounds| MachineError::OutOfBounds { name: name.to_owned(), bounds })?;
+        Ok(machine)
+    }
+
+    /// One of one's own, from a TOML file. Equipment whose name ends in `.toml` is read from that
+    /// file, beside it.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or is not what it should be.
+    pub fn read(path: &Path) -> Result<MachineParameters, MachineError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| MachineError::Unreadable { path: path.to_owned(), source })?;
+        let mut machine = MachineParameters::parse(&path.display().to_string(), &text)?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let device = machine.caches.as_ref().map(|caches| caches.device.clone());
+        for name in [Some(machine.disk.clone()), device].into_iter().flatten() {
+            if Equipment::is_file(&name) && !machine.equipment.contains_key(&name) {
+                let equipment = Equipment::read(&directory.join(&name))?;
+                machine.equipment.insert(name, equipment);
+            }
+        }
+        Ok(machine)
     }
 
     /// The equipment of this name: its own, or what comes with the lab.

@@ -1,3 +1,5 @@
+use std::path::{Path, PathBuf};
+
 use serde::Deserialize;
 
 use super::{
@@ -5,6 +7,7 @@ use super::{
     ObjectStore, ObjectStoreParameters, ProcessorParameters, Queue, Schedule, SolidState,
     SolidStateParameters,
 };
+use crate::bounds::{self, OutOfBounds};
 
 /// What a TOML file describes: one device, in a table named after its kind.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -36,6 +39,22 @@ pub enum EquipmentError {
         /// What and where.
         source: Box<toml::de::Error>,
     },
+    /// Its file cannot be read.
+    #[error("cannot read the equipment in {}: {source}; name a TOML file", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A value is larger or smaller than any that equipment can have.
+    #[error("the equipment in {name} cannot be built: {bounds}")]
+    OutOfBounds {
+        /// The file.
+        name: String,
+        /// Which value, and what is allowed.
+        bounds: OutOfBounds,
+    },
     /// The values do not fit together.
     #[error("the equipment in {name} cannot be built: {reason}")]
     Unfit {
@@ -45,7 +64,8 @@ pub enum EquipmentError {
         reason: String,
     },
     /// Nothing that comes with the lab is called so.
-    #[error("no equipment is called {name:?}; there are {}", Equipment::names().join(", "))]
+    #[error("no equipment is called {name:?}; there are {}, and files that end in .toml",
+        Equipment::names().join(", "))]
     Unknown {
         /// The name.
         name: String,
@@ -73,10 +93,23 @@ impl Equipment {
     /// # Errors
     /// When it is not TOML, or its keys and values are not those of any equipment.
     pub fn parse(name: &str, text: &str) -> Result<Equipment, EquipmentError> {
-        toml::from_str(text).map_err(|source| EquipmentError::Malformed {
-            name: name.to_owned(),
-            source: Box::new(source),
-        })
+        let malformed =
+            |source| EquipmentError::Malformed { name: name.to_owned(), source: Box::new(source) };
+        let equipment = toml::from_str(text).map_err(malformed)?;
+        let table: toml::Table = toml::from_str(text).map_err(malformed)?;
+        bounds::check_all(&table)
+            .map_err(|bounds| EquipmentError::OutOfBounds { name: name.to_owned(), bounds })?;
+        Ok(equipment)
+    }
+
+    /// One of one's own, from a TOML file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or describes no equipment.
+    pub fn read(path: &Path) -> Result<Equipment, EquipmentError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| EquipmentError::Unreadable { path: path.to_owned(), source })?;
+        Equipment::parse(&path.display().to_string(), &text)
     }
 
     /// What comes with the lab by this name.
@@ -88,6 +121,11 @@ impl Equipment {
             Some((_, text)) => Equipment::parse(name, text),
             None => Err(EquipmentError::Unknown { name: name.to_owned() }),
         }
+    }
+
+    /// Whether a name is that of a file, and not of what comes with the lab.
+    pub fn is_file(name: &str) -> bool {
+        name.ends_with(".toml")
     }
 
     /// The names of what comes with the lab.

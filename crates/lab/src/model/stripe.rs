@@ -9,6 +9,9 @@ use super::{
     Request, Schedule, Ticket,
 };
 
+/// Most disks of a pool.
+const DISKS_MAX: u64 = 4096;
+
 /// How disks make up a pool.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,7 +55,11 @@ impl Stripe {
     /// # Errors
     /// What is wrong with the parameters, if no pool can be built by them.
     pub fn new(disk: &DiskParameters, parameters: &StripeParameters) -> Result<Stripe, String> {
-        let count = parameters.mirrors.get() as usize * parameters.sides.get() as usize;
+        let count = u64::from(parameters.mirrors.get()) * u64::from(parameters.sides.get());
+        if count > DISKS_MAX {
+            return Err(format!("there are {count} disks, and at most {DISKS_MAX} are followed"));
+        }
+        let count = count as usize;
         let disks = (0..count)
             .map(|_| Ok(Elevator::new(Disk::new(disk)?, Schedule::Elevator)))
             .collect::<Result<Vec<_>, String>>()?;

@@ -24,6 +24,9 @@ pub(super) struct Place {
     pub before_on_track: u32,
 }
 
+/// Most sectors of a zone.
+const SECTORS_MAX: u64 = 1 << 36;
+
 impl Geometry {
     pub fn new(parameters: &DiskParameters) -> Result<Geometry, String> {
         let mut zones = Vec::new();
@@ -35,10 +38,17 @@ impl Geometry {
                     zone.first_cylinder, zone.last_cylinder
                 ));
             }
-            cylinder = zone.last_cylinder + 1;
+            cylinder = zone.last_cylinder.saturating_add(1);
             let tracks =
                 u64::from(cylinder - zone.first_cylinder) * u64::from(parameters.heads.get());
-            let all = tracks * u64::from(zone.sectors_per_track.get());
+            let all = tracks.saturating_mul(zone.sectors_per_track.get().into());
+            if all > SECTORS_MAX {
+                return Err(format!(
+                    "the zone of cylinders {} to {} has {all} sectors, and a disk has at most \
+                     {SECTORS_MAX}",
+                    zone.first_cylinder, zone.last_cylinder
+                ));
+            }
             let lost = u64::from(zone.spare_sectors).max(zone.slipped_sectors.len() as u64);
             if lost >= all || !zone.slipped_sectors.is_sorted() {
                 return Err(format!(

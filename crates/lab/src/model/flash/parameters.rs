@@ -71,6 +71,11 @@ pub enum Cleaning {
     Fifo,
 }
 
+/// Most pages of a device: each takes some bytes here.
+const PAGES_MAX: f64 = (1u64 << 26) as f64;
+/// Smallest page.
+const PAGE_BYTES_MIN: u32 = 512;
+
 impl FlashParameters {
     /// Pages that the device offers.
     pub fn logical_pages(&self) -> u64 {
@@ -127,11 +132,17 @@ impl FlashParameters {
             / u64::from(self.page_bytes.get())
             / u64::from(self.channels.get());
         let raw = per_channel as f64 / (1.0 - self.reserve_percent.get() / 100.0);
-        if raw >= f64::from(u32::MAX) {
+        let page_bytes = self.page_bytes.get();
+        if page_bytes < PAGE_BYTES_MIN {
             return Err(format!(
-                "capacity_bytes is more than can be modelled page by page: {} pages a channel; \
-                 take more channels, larger pages or a device scaled down",
-                per_channel
+                "page_bytes is {page_bytes}, and must be at least {PAGE_BYTES_MIN}"
+            ));
+        }
+        let pages = raw * f64::from(self.channels.get());
+        if pages >= PAGES_MAX {
+            return Err(format!(
+                "capacity_bytes is more than can be modelled page by page: {pages:.0} pages, and \
+                 at most {PAGES_MAX} are followed; take larger pages or a device scaled down"
             ));
         }
         if per_channel == 0 {

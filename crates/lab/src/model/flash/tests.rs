@@ -260,6 +260,7 @@ fn bad_parameters_are_named() {
         ("reserve_percent", "1", "spare blocks"),
         ("capacity_bytes", "100", "less than a page"),
         ("capacity_bytes", "4611686018427387904", "scaled down"),
+        ("page_bytes", "1", "at least 512"),
         ("endurance_spread_percent", "150", "below 100"),
     ] {
         let message = said(&[(key, value)]);

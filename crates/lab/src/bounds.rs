@@ -6,6 +6,8 @@ use toml::{Table, Value};
 const TIME_MAX_S: f64 = 3_600.0;
 /// Most bytes of anything: 16 TiB.
 const BYTES_MAX: f64 = (1u64 << 44) as f64;
+/// Most that a device offers: 1 EiB, of which only what is cached takes memory.
+const CAPACITY_BYTES_MAX: f64 = (1u64 << 60) as f64;
 /// Most bytes that are read, written or kept as one: 64 MiB.
 const PIECE_BYTES_MAX: f64 = (64u64 << 20) as f64;
 /// Rates of bytes, between 10 KB and 1 TB a second.
@@ -17,6 +19,13 @@ const COUNT_MAX: f64 = (1u64 << 22) as f64;
 /// The largest figure of a source.
 const FIGURE_MAX: f64 = 1e15;
 
+/// Least bytes of what lies together.
+const BLOCK_BYTES_MIN: f64 = 512.0;
+/// Revolutions a minute.
+const RPM: (f64, f64) = (100.0, 1e6);
+
+/// What lies together on a device.
+const BLOCKS: [&str; 3] = ["run_bytes", "sector_bytes", "stripe_bytes"];
 /// What is read, written or kept as one.
 const PIECES: [&str; 9] = [
     "block_bytes",
@@ -30,7 +39,7 @@ const PIECES: [&str; 9] = [
     "stream_bytes",
 ];
 
-/// A value that no experiment can have: virtual time or memory would not do, or it would not end.
+/// A value that nothing in the lab can have: virtual time or memory would not do, or it would not end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutOfBounds {
     key: String,
@@ -64,10 +73,15 @@ fn written(number: f64) -> String {
     }
 }
 
-/// Whether all numbers below the table `key` are such that an experiment comes to an end. The
+/// Whether all numbers below the table `key` are such that what is done with them comes to an end. The
 /// unit, which a key's name ends with, says what is allowed.
-pub(super) fn check(key: &str, table: &Table) -> Result<(), OutOfBounds> {
+pub(crate) fn check(key: &str, table: &Table) -> Result<(), OutOfBounds> {
     table.iter().try_for_each(|(name, value)| each(&format!("{key}.{name}"), name, value))
+}
+
+/// The same of a whole file.
+pub(crate) fn check_all(table: &Table) -> Result<(), OutOfBounds> {
+    table.iter().try_for_each(|(name, value)| each(name, name, value))
 }
 
 fn each(key: &str, name: &str, value: &Value) -> Result<(), OutOfBounds> {
@@ -95,6 +109,9 @@ fn allowed(name: &str) -> (f64, f64) {
         _ if unit("s") || unit("seconds") => TIME_MAX_S,
         _ if unit("ms") => TIME_MAX_S * 1e3,
         _ if unit("us") => TIME_MAX_S * 1e6,
+        "rpm" => return RPM,
+        "capacity_bytes" => CAPACITY_BYTES_MAX,
+        _ if BLOCKS.contains(&name) => return (BLOCK_BYTES_MIN, PIECE_BYTES_MAX),
         _ if PIECES.contains(&name) => PIECE_BYTES_MAX,
         _ if unit("bytes") || unit("gb") || name == "bytes_each" => BYTES_MAX,
         _ if unit("divisor") => DIVISOR_MAX,
