@@ -188,6 +188,11 @@ fn experiments_are_listed_and_repeat_to_the_byte() {
     assert!(list.contains("flash-power-loss") && list.contains("lost with the power"), "{list}");
     let table = text(&["run", "flash-power-loss"]);
     assert!(table.contains("SOURCE") && table.contains("super-capacitor"), "{table}");
+    // Each experiment has a line of its own where nobody looks, and texts are in lines.
+    assert!(list.lines().skip(1).all(|line| line.ends_with('?')), "{list}");
+    assert!(table.lines().all(|line| line.chars().count() <= 82), "{table}");
+    let table = text(&["run", "tmpfs-page-out"]);
+    assert!(table.contains("The second copies come") && !table.contains("ERROR is"), "{table}");
     let csv = || text(&["run", "--csv", "flash-power-loss", "l2arc-lanes"]);
     assert_eq!(csv(), csv());
     assert_eq!(csv().matches("experiment,what").count(), 1);

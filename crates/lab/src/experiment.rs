@@ -14,6 +14,7 @@ mod pieces;
 mod priming;
 mod systems;
 mod trial;
+mod work;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ use crate::machine::MachineError;
 use crate::model::EquipmentError;
 use files::Files;
 use trial::Trial;
+use work::Work;
 
 pub use crate::bounds::OutOfBounds;
 
@@ -195,6 +197,11 @@ impl Finding {
         Finding { basis: Basis::Input, ..self }
     }
 
+    /// The variant and what of it was found, where its name has both.
+    pub fn parts(&self) -> (&str, &str) {
+        self.what.split_once(": ").unwrap_or((&self.what, ""))
+    }
+
     /// The lab's figure over the source's, unless that is zero or there is none.
     pub fn ratio(&self) -> Option<f64> {
         self.source.filter(|&source| source != 0.0).map(|source| self.lab / source)
@@ -328,12 +335,14 @@ impl Experiment {
     }
 
     /// Does it, and if it divides sizes, once more at half of them, for the errors of its
-    /// figures. The same experiment finds the same figures.
+    /// figures. The same experiment finds the same figures. `told` learns which case it is at.
     ///
     /// # Errors
-    /// When its equipment cannot be had, or is not of the kind that it needs.
-    pub fn run(&self) -> Result<Outcome, ExperimentError> {
-        let trial = Trial::new(self.seed, &self.files);
+    /// When its equipment cannot be had, or is not of the kind that it needs, or it would not come
+    /// to an end.
+    pub fn run(&self, told: &dyn Fn(&str)) -> Result<Outcome, ExperimentError> {
+        let trial = Trial::new(self.seed, &self.files, told);
+        self.procedure.work(trial)?.check()?;
         if !self.procedure.divides() {
             return self.procedure.run(trial);
         }
@@ -351,6 +360,27 @@ impl Procedure {
             Procedure::PageOut(_) | Procedure::Systems(_) => false,
             Procedure::PowerLoss(procedure) => procedure.divides(),
             _ => true,
+        }
+    }
+
+    /// The most that a trial has to simulate.
+    fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        match self {
+            Procedure::EraseBeforeWrite(procedure) => procedure.work(trial),
+            Procedure::CellLife(procedure) => procedure.work(trial),
+            Procedure::Reserve(procedure) => procedure.work(trial),
+            Procedure::PowerLoss(procedure) => procedure.work(trial),
+            Procedure::Lanes(procedure) => procedure.work(trial),
+            Procedure::Clients(procedure) => procedure.work(trial),
+            Procedure::FindTwice(procedure) => procedure.work(trial),
+            Procedure::Pieces(procedure) => procedure.work(trial),
+            Procedure::Deletes(procedure) => procedure.work(trial),
+            Procedure::Database(procedure) => procedure.work(trial),
+            Procedure::Priming(procedure) => procedure.work(trial),
+            Procedure::FreeBehind(procedure) => procedure.work(trial),
+            Procedure::Ceiling(procedure) => procedure.work(trial),
+            Procedure::PageOut(procedure) => procedure.work(trial),
+            Procedure::Systems(procedure) => procedure.work(trial),
         }
     }
 
@@ -373,6 +403,40 @@ impl Procedure {
             Procedure::Systems(procedure) => procedure.run(trial).map(Outcome::from),
         }
     }
+}
+
+/// A finding as it stands in a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// The variant, where this is the first of several findings about it.
+    pub heading: Option<&'a str>,
+    /// Whether it stands below such a heading.
+    pub is_below: bool,
+    /// Of what it is; below a heading without the variant.
+    pub what: &'a str,
+    /// The figures.
+    pub finding: &'a Finding,
+}
+
+/// Findings as they stand in a table: several of one variant below its name.
+pub fn entries(findings: &[Finding]) -> Vec<Entry<'_>> {
+    let mut last = None;
+    let mut entries = Vec::new();
+    for (at, finding) in findings.iter().enumerate() {
+        let (variant, measure) = finding.parts();
+        let next = findings.get(at + 1).map(Finding::parts);
+        let goes_on = last == Some(variant);
+        let begins = next.is_some_and(|(next, measure)| next == variant && !measure.is_empty());
+        let is_below = !measure.is_empty() && (goes_on || begins);
+        entries.push(Entry {
+            heading: (is_below && !goes_on).then_some(variant),
+            is_below,
+            what: if is_below { measure } else { &finding.what },
+            finding,
+        });
+        last = is_below.then_some(variant);
+    }
+    entries
 }
 
 /// Findings as CSV, with a line of headings.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::experiment::{Basis, Experiment, Finding, Outcome};
+use crate::experiment::{Basis, Entry, Experiment, Finding, Outcome, entries};
 use crate::picture::{bars, lines, thousands};
 use crate::plot::PlotError;
 
@@ -218,17 +218,12 @@ fn section(
     Ok(())
 }
 
-/// The variant and what of it was found, where a finding's name has both.
-fn parts(finding: &Finding) -> (&str, &str) {
-    finding.what.split_once(": ").unwrap_or((&finding.what, ""))
-}
-
 /// The findings that can be compared, at least two each: those with a source first, then those of
 /// which there are most, and last what went in. Under the name of what was found.
 fn pictured(findings: &[Finding]) -> Vec<(&str, Vec<Finding>)> {
     let mut groups: BTreeMap<(&str, &str), Vec<Finding>> = BTreeMap::new();
     for finding in findings.iter().filter(|finding| finding.unit != "ratio") {
-        let (variant, measure) = parts(finding);
+        let (variant, measure) = finding.parts();
         let finding = Finding { what: variant.to_owned(), ..finding.clone() };
         groups.entry((finding.unit, measure)).or_default().push(finding);
     }
@@ -255,7 +250,7 @@ struct Crossed<'a> {
 fn crossed(findings: &[Finding]) -> Option<Crossed<'_>> {
     let mut crossed = Crossed { measures: Vec::new(), rows: Vec::new() };
     for finding in findings {
-        let (variant, measure) = parts(finding);
+        let (variant, measure) = finding.parts();
         if finding.source.is_some() || measure.is_empty() {
             return None;
         }
@@ -303,14 +298,8 @@ fn table(page: &mut String, outcome: &Outcome) {
          <th>ratio</th></tr>",
         if is_scaled { "<th>scaled error</th>" } else { "" }
     );
-    let mut last = None;
-    for (at, finding) in outcome.findings.iter().enumerate() {
-        // Several figures of one variant stand below its name.
-        let (variant, measure) = parts(finding);
-        let next = outcome.findings.get(at + 1).map(parts);
-        let begins = next.is_some_and(|(next, measure)| next == variant && !measure.is_empty());
-        let is_below = !measure.is_empty() && (last == Some(variant) || begins);
-        if is_below && last != Some(variant) {
+    for Entry { heading, is_below, what, finding } in entries(&outcome.findings) {
+        if let Some(variant) = heading {
             let columns = if is_scaled { 6 } else { 5 };
             let _ = writeln!(
                 page,
@@ -318,8 +307,6 @@ fn table(page: &mut String, outcome: &Outcome) {
                 escape(variant)
             );
         }
-        last = is_below.then_some(variant);
-        let what = if is_below { measure } else { finding.what.as_str() };
         let source = finding.source.map_or("&ndash;".to_string(), thousands);
         let (ratio, class) = match (finding.ratio(), finding.basis.mark()) {
             (None, _) => ("&ndash;".to_string(), ""),
@@ -367,7 +354,7 @@ mod tests {
             .into_iter()
             .map(|name| {
                 let experiment = Experiment::shipped(name).expect("it is shipped");
-                let outcome = experiment.run().expect("it can be done");
+                let outcome = experiment.run(&|_| ()).expect("it can be done");
                 (name, experiment, outcome)
             })
             .collect();

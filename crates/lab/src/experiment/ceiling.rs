@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use storage::{Random, Spawn};
 
-use super::{ExperimentError, Finding, Outcome, Trial};
+use super::{ExperimentError, Finding, Outcome, Trial, Work};
 use crate::machine::{Machine, MachineParameters, Step, Steps};
 use crate::model::{Nanoseconds, Positive, Processor, Queue};
 use crate::system::{Server, SystemParameters};
@@ -48,9 +48,26 @@ struct Variant {
 }
 
 impl Ceiling {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let machine = trial.machine(&self.machine)?;
+        let record_bytes = self.record_bytes.get();
+        Ok(self.variants.iter().fold(
+            Work::new("warm_reads, measure_s or record_bytes"),
+            |work, _| {
+                work.and(self.warm_reads.get().into(), record_bytes).and_during(
+                    &machine,
+                    self.measure_s,
+                    record_bytes,
+                )
+            },
+        ))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut findings = Vec::new();
         for variant in &self.variants {
+            trial.tell(&variant.name);
             findings.extend(self.measure(variant, trial)?);
         }
         let ceiling = self.variants.last().map_or(0, |variant| variant.cache_bytes.get());

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use storage::Random;
 use warmfront::OpenFile;
 
-use super::{Chart, ExperimentError, Finding, Line, Outcome, Trial};
-use crate::machine::{Machine, Step, Steps, Tally};
+use super::{Chart, ExperimentError, Finding, Line, Outcome, Trial, Work};
+use crate::machine::{Machine, MachineParameters, Step, Steps, Tally};
 use crate::model::Positive;
 
 /// What warms the caches reads so many bytes at a time, by so many at a time where it is in no
@@ -163,12 +163,37 @@ struct Point {
 }
 
 impl Clients {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let keys = "warm_passes, settle_s, measure_s or bytes_each, or a larger divisor";
+        let (cases, mut work) = (self.threads.len(), Work::new(keys));
+        for variant in &self.variants {
+            let machine = self.machine(variant, trial)?;
+            let bytes = (self.bytes_each.get() / machine.divisor) as f64;
+            let warmed = bytes * f64::from(self.clients.get()) / WARMING.0 as f64
+                * f64::from(self.warm_passes.get());
+            let percent = variant.warm_percent.unwrap_or(self.warm_percent).get();
+            let warmings = if variant.warms_anew { cases } else { 1 } as f64;
+            work = work.and(warmings * warmed * percent / 100.0, WARMING.0);
+            for time in [
+                variant.settle_s.unwrap_or(self.settle_s),
+                variant.measure_s.unwrap_or(self.measure_s),
+            ] {
+                for _ in &self.threads {
+                    work = work.and_during(&machine, time, self.request_bytes.get());
+                }
+            }
+        }
+        Ok(work)
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         self.check()?;
         let mut points = BTreeMap::new();
         for variant in &self.variants {
             let at_once = if variant.warms_anew { 1 } else { self.threads.len() };
             for threads in self.threads.chunks(at_once) {
+                trial.tell(&variant.name);
                 self.measure(variant, threads, trial, &mut points)?;
             }
         }
@@ -267,14 +292,13 @@ impl Clients {
         Ok(())
     }
 
-    fn measure(
+    /// The machine of a variant, if it fits here.
+    fn machine(
         &self,
         variant: &Variant,
-        threads: &[NonZeroU32],
         trial: Trial,
-        points: &mut BTreeMap<(String, NonZeroU32), Point>,
-    ) -> Result<(), ExperimentError> {
-        let (mut parameters, seed) = (trial.machine(&self.machine)?, trial.seed);
+    ) -> Result<MachineParameters, ExperimentError> {
+        let mut parameters = trial.machine(&self.machine)?;
         if let Some(divisor) = self.divisor {
             parameters.divisor = trial.divisor(divisor);
         }
@@ -299,6 +323,17 @@ impl Clients {
             );
             return Err(ExperimentError::Unfit(reason));
         }
+        Ok(parameters)
+    }
+
+    fn measure(
+        &self,
+        variant: &Variant,
+        threads: &[NonZeroU32],
+        trial: Trial,
+        points: &mut BTreeMap<(String, NonZeroU32), Point>,
+    ) -> Result<(), ExperimentError> {
+        let (parameters, seed) = (self.machine(variant, trial)?, trial.seed);
         let machine = Machine::new(&parameters, seed)?;
         let bytes = self.bytes_each.get() / parameters.divisor;
         let bytes = bytes / WARMING.0 * WARMING.0;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use storage::{Random, Spawn};
 use warmfront::OpenFile;
 
-use super::{ExperimentError, Finding, Outcome, Trial};
+use super::{ExperimentError, Finding, Outcome, Trial, Work};
 use crate::machine::Machine;
 use crate::model::{Positive, Request};
 use crate::policy::{Lru, Objects, Policy};
@@ -54,9 +54,21 @@ struct Pages {
 }
 
 impl Database {
+    /// The most that it has to simulate.
+    pub fn work(&self, _trial: Trial) -> Result<Work, ExperimentError> {
+        let reads = f64::from(self.warm_reads.get()) + f64::from(self.measured_reads.get());
+        Ok(self
+            .variants
+            .iter()
+            .fold(Work::new("warm_reads, measured_reads or page_bytes"), |work, _| {
+                work.and(reads, self.page_bytes.get())
+            }))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut findings = Vec::new();
         for variant in &self.variants {
+            trial.tell(&variant.name);
             findings.extend(self.measure(variant, trial)?);
         }
         Ok(Outcome::from(findings))

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use storage::Random;
 
-use super::{ExperimentError, Finding, Outcome, Trial};
+use super::{ExperimentError, Finding, Outcome, Trial, Work};
 use crate::machine::Machine;
 use crate::model::Positive;
 
@@ -28,6 +28,14 @@ pub(super) struct Deletes {
 }
 
 impl Deletes {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let reads = f64::from(self.deletes.get()) * f64::from(self.reads_each.get());
+        let index_bytes = self.index_bytes.get() / trial.divisor(self.divisor);
+        let work = Work::new("deletes, reads_each, read_bytes or index_bytes");
+        Ok(work.and(2.0 * reads, self.read_bytes.get()).and(2.0, index_bytes))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let metadata = self.rate("metadata", trial)?;
         let all = self.rate("all", trial)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{ExperimentError, Finding, Outcome, Trial};
+use super::{ExperimentError, Finding, Outcome, Trial, Work};
 use crate::machine::Machine;
 use crate::model::{Positive, Request};
 
@@ -28,6 +28,14 @@ pub(super) struct FindTwice {
 }
 
 impl FindTwice {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let directories =
+            f64::from(self.directories.get()) / trial.divisor(self.divisor).get() as f64;
+        let files = directories.max(1.0) * f64::from(self.files_each.get());
+        Ok(Work::new("files_each, or a larger divisor").and(2.0 * files, 1))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let machine = Machine::new(&trial.whole_machine(&self.machine)?, trial.seed)?;
         let divisor = trial.divisor(self.divisor).get();

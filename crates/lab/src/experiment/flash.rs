@@ -3,7 +3,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use serde::Deserialize;
 use storage::Random;
 
-use super::{Chart, ExperimentError, Finding, Line, Outcome, Trial};
+use super::{Chart, ExperimentError, Finding, Line, Outcome, Trial, Work};
 use crate::model::{
     Cleaning, Equipment, Flash, FlashParameters, Model, Nanoseconds, Positive, Refusal, Request,
     Wear, fifo_amplification,
@@ -61,6 +61,13 @@ pub(super) struct EraseBeforeWrite {
 }
 
 impl EraseBeforeWrite {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let rounds = 3.0 + f64::from(self.used_after_rounds.get());
+        let pages = self.device.parameters(trial)?.logical_pages() as f64;
+        Ok(Work::new("used_after_rounds, or a larger divisor").and(rounds * pages, 1))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
         let parameters = self.device.parameters(trial)?;
         let mut flash = build(&parameters, trial.seed)?;
@@ -121,6 +128,18 @@ struct Life {
 }
 
 impl CellLife {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let mut work = Work::new("device, or larger endurance_divisor and divisor");
+        for device in [&self.slc, &self.mlc] {
+            let parameters = device.parameters(trial)?;
+            let cycles = parameters.endurance_cycles.get() / self.endurance_divisor.get();
+            let pages = parameters.logical_pages() as f64;
+            work = work.and(pages * f64::from(cycles.max(1)), 1);
+        }
+        Ok(work)
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let [slc, mlc] = [&self.slc, &self.mlc].map(|device| self.life(device, trial));
         let (slc, mlc) = (slc?, mlc?);
@@ -213,6 +232,15 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let pages = self.device.parameters(trial)?.logical_pages() as f64;
+        let rounds = 1.0 + 2.0 * f64::from(self.rounds.get());
+        // By three kinds of cleaning, and as a ring.
+        let writes = 4.0 * pages * rounds * self.reserve_percents.len() as f64;
+        Ok(Work::new("rounds, or a larger divisor").and(writes, 1))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
         let mut findings = Vec::new();
         for &percent in &self.reserve_percents {
@@ -223,7 +251,7 @@ impl Reserve {
                 (Cleaning::Greedy, true, "greedy cleaning, with bad blocks", None),
             ] {
                 let lab = self.amplification(percent, cleaning, with_bad_blocks, false, trial)?;
-                let what = format!("random writes, {} % kept back, {what}", percent.get());
+                let what = format!("random writes, {} % kept back: {what}", percent.get());
                 findings.push(Finding::new(what, "writes/write", source, lab));
             }
             let lab = self.amplification(percent, Cleaning::Greedy, true, true, trial)?;
@@ -270,6 +298,11 @@ pub(super) struct PowerLoss {
 }
 
 impl PowerLoss {
+    /// The most that it has to simulate.
+    pub fn work(&self, _trial: Trial) -> Result<Work, ExperimentError> {
+        Ok(Work::new("writes").and(2.0 * f64::from(self.writes.get()), 1))
+    }
+
     /// Whether the device is smaller than it is.
     pub fn divides(&self) -> bool {
         self.device.divisor > NonZeroU64::MIN

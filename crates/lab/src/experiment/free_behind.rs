@@ -2,7 +2,7 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::{ExperimentError, Finding, Outcome, Trial};
+use super::{ExperimentError, Finding, Outcome, Trial, Work};
 use crate::machine::Machine;
 use crate::model::Positive;
 
@@ -19,6 +19,14 @@ pub(super) struct FreeBehind {
 }
 
 impl FreeBehind {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let bytes = self.file_bytes.get() as f64 / trial.divisor(self.divisor).get() as f64;
+        let read_bytes = self.read_bytes.get();
+        let work = Work::new("file_bytes, or larger read_bytes or divisor");
+        Ok(work.and(2.0 * bytes / read_bytes as f64, read_bytes))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let off = self.growth("off", trial)?;
         let on = self.growth("on", trial)?;

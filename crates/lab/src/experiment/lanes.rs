@@ -3,7 +3,7 @@ use std::num::NonZeroU64;
 use serde::Deserialize;
 
 use super::flash::{Device, build, unfit};
-use super::{ExperimentError, Finding, Trial};
+use super::{ExperimentError, Finding, Trial, Work};
 use crate::model::{Flash, Model, Nanoseconds, Positive, Request};
 
 const SECOND: Nanoseconds = 1_000_000_000;
@@ -39,6 +39,20 @@ struct Case {
 }
 
 impl Lanes {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let record_bytes = self.record_bytes.get();
+        // No device takes more than its link brings.
+        let link_bytes_per_s = self.device.parameters(trial)?.link_mb_s.get() * 1e6;
+        let bytes_per_s = link_bytes_per_s.min(self.feed_bytes_per_s.get() as f64);
+        let records = bytes_per_s / record_bytes as f64;
+        let work = Work::new("seconds, feed_bytes_per_s or lanes, or larger record_bytes");
+        Ok(self.cases.iter().fold(work, |work, case| {
+            let fed = records * self.seconds.get() as f64 * case.lanes.get() as f64;
+            work.and(fed, record_bytes)
+        }))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
         let mut findings = Vec::new();
         for case in &self.cases {

@@ -2,7 +2,7 @@ use std::num::NonZeroU64;
 
 use serde::Deserialize;
 
-use super::{ExperimentError, Finding, Outcome, Trial};
+use super::{ExperimentError, Finding, Outcome, Trial, Work};
 use crate::model::Positive;
 
 /// Copies a file from tmpfs while memory is short, with tmpfs asked for its dirty pages and
@@ -31,6 +31,14 @@ pub(super) struct PageOut {
 }
 
 impl PageOut {
+    /// The most that it has to simulate.
+    pub fn work(&self, _trial: Trial) -> Result<Work, ExperimentError> {
+        let pages = self.file_bytes.get() as f64 / self.page_bytes.get() as f64;
+        let copies = (self.source_default_s.len() + self.source_nopage_s.len()) as f64;
+        let work = Work::new("file_bytes or visits_each, or larger page_bytes");
+        Ok(work.and(copies * pages * (1.0 + self.visits_each.get()), 1))
+    }
+
     pub fn run(&self, _trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut findings = Vec::new();
         let mut firsts = Vec::new();

@@ -6,7 +6,7 @@ use rand_distr::{Distribution, LogNormal};
 use serde::Deserialize;
 use storage::Random;
 
-use super::{ExperimentError, Finding, Outcome, Trial};
+use super::{ExperimentError, Finding, Outcome, Trial, Work};
 use crate::machine::Machine;
 use crate::model::Positive;
 use crate::workload::Source;
@@ -51,6 +51,14 @@ struct Figures {
 }
 
 impl Pieces {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let bytes = self.bytes.get() as f64 / trial.divisor(self.divisor).get() as f64;
+        let (pieces, files) = (bytes / self.piece_bytes.get() as f64, f64::from(self.files.get()));
+        let work = Work::new("bytes, or larger piece_bytes: set a larger divisor");
+        Ok(work.and(2.0 * pieces, self.piece_bytes.get()).and(2.0 * files, 1))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut findings = Vec::new();
         let mut totals = Vec::new();

@@ -7,12 +7,15 @@ use serde::Deserialize;
 use storage::{Random, Spawn};
 use warmfront::OpenFile;
 
-use super::{ExperimentError, Finding, Outcome, Trial};
+use super::{ExperimentError, Finding, Outcome, Trial, Work};
 use crate::machine::{Machine, Step, Steps};
 use crate::model::Positive;
 
 /// Most records, and most searches of all: their order is kept in RAM.
 const RECORDS_MAX: u64 = 1 << 22;
+
+/// What reads at a rate reads so much at a time.
+const AT_RATE_BYTES: u64 = 1 << 20;
 
 /// A directory server after a restart, with its data primed by several methods.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -69,9 +72,31 @@ enum Method {
 }
 
 impl Priming {
+    /// The most that it has to simulate.
+    pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let divisor = trial.machine(&self.machine)?.divisor.get() as f64;
+        let data = self.data_bytes.get() as f64 / divisor;
+        let searches = data / self.record_bytes.get() as f64;
+        // Until all is loaded, and once more.
+        let searches = 2.0 * searches * f64::from(self.searches_per_record.get());
+        let keys = "search_bytes, searches_per_record, passes or data_bytes";
+        Ok(self.cases.iter().fold(Work::new(keys), |work, case| {
+            let work = work.and(searches, self.search_bytes.get());
+            match case.method {
+                Method::None {} => work,
+                Method::Dd { block_bytes, passes } => {
+                    let blocks = data / block_bytes.get() as f64;
+                    work.and(blocks * f64::from(passes.get()), block_bytes.get())
+                }
+                Method::AtRate { .. } => work.and(data / AT_RATE_BYTES as f64, AT_RATE_BYTES),
+            }
+        }))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
         let mut findings = Vec::new();
         for case in &self.cases {
+            trial.tell(&case.name);
             findings.extend(self.case(case, trial)?);
         }
         Ok(Outcome::from(findings))
@@ -191,10 +216,9 @@ impl Priming {
 
 /// Reads a file from beginning to end, so much a second.
 async fn at_rate(machine: &Arc<Machine>, file: &Arc<OpenFile>, bytes: u64, bytes_per_s: u64) {
-    const PIECE: u64 = 1 << 20;
-    for (number, offset) in (1u32..).zip((0..bytes).step_by(PIECE as usize)) {
-        let due = Duration::from_secs_f64(PIECE as f64 / bytes_per_s as f64) * number;
-        machine.read(file, offset, PIECE).await;
+    for (number, offset) in (1u32..).zip((0..bytes).step_by(AT_RATE_BYTES as usize)) {
+        let due = Duration::from_secs_f64(AT_RATE_BYTES as f64 / bytes_per_s as f64) * number;
+        machine.read(file, offset, AT_RATE_BYTES).await;
         machine.sleep(due.saturating_sub(machine.now())).await;
     }
 }

@@ -2,7 +2,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::Deserialize;
 
-use super::{ExperimentError, Finding, Trial};
+use super::{ExperimentError, Finding, Trial, Work};
 use crate::model::{Positive, Processor, ProcessorParameters};
 use crate::system::{Server, SystemParameters};
 use crate::workload::{PatternParameters, Workload, WorkloadParameters};
@@ -32,9 +32,21 @@ struct Named {
 }
 
 impl Systems {
+    /// The most that it has to simulate.
+    pub fn work(&self, _trial: Trial) -> Result<Work, ExperimentError> {
+        let stream_bytes = self.stream_bytes.get();
+        let stream = self.file_bytes.get() as f64 / stream_bytes as f64;
+        let work = Work::new("reads, block_bytes or file_bytes, or larger stream_bytes");
+        Ok(self.systems.iter().fold(work, |work, _| {
+            let reads = 3.0 * f64::from(self.reads.get());
+            work.and(reads, self.block_bytes.get()).and(stream, stream_bytes)
+        }))
+    }
+
     pub fn run(&self, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
         let (mut findings, seed) = (Vec::new(), trial.seed);
         for named in &self.systems {
+            trial.tell(&named.name);
             let file_bytes = self.file_bytes.get();
             let disk = trial.equipment(&self.disk)?.build(&self.disk, seed)?;
             if disk.size_bytes() < file_bytes {

@@ -5,19 +5,26 @@ use super::files::Files;
 use crate::machine::MachineParameters;
 use crate::model::Equipment;
 
-/// How small an experiment is done, and what it draws from.
-#[derive(Debug, Clone, Copy)]
+/// How small an experiment is done, what it draws from, and who is told how far it is.
+#[derive(Clone, Copy)]
 pub(super) struct Trial<'a> {
     /// What is drawn is drawn from this.
     pub seed: u64,
     /// Sizes are divided by this and by the experiment's own divisor.
     shrink: NonZeroU64,
     files: &'a Files,
+    told: &'a dyn Fn(&str),
 }
 
 impl<'a> Trial<'a> {
-    pub fn new(seed: u64, files: &'a Files) -> Trial<'a> {
-        Trial { seed, shrink: NonZeroU64::MIN, files }
+    pub fn new(seed: u64, files: &'a Files, told: &'a dyn Fn(&str)) -> Trial<'a> {
+        Trial { seed, shrink: NonZeroU64::MIN, files, told }
+    }
+
+    /// Tells that it is at this case now.
+    pub fn tell(self, case: &str) {
+        let is_half = self.shrink > NonZeroU64::MIN;
+        (self.told)(&format!("{case}{}", if is_half { ", at half the size" } else { "" }));
     }
 
     /// Half as large, with everything drawn anew.

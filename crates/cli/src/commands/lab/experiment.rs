@@ -1,10 +1,14 @@
 use std::fs;
+use std::io::IsTerminal;
 use std::path::Path;
 
-use ::lab::experiment::{self, Experiment, ExperimentError, Outcome};
+use ::lab::experiment::{self, Entry, Experiment, ExperimentError, Outcome};
 
-use super::check_writable;
+use indicatif::ProgressStyle;
+
+use super::{check_writable, progress_bar};
 use crate::arguments::ExperimentArguments;
+use crate::bars::width;
 use crate::failure::{Failure, Result};
 use crate::format::{Form, print};
 use crate::table::Table;
@@ -15,9 +19,16 @@ const PEOPLE: Form = Form { script: false, exact: false, json: false };
 /// Shows the experiments with their questions.
 pub(crate) fn list() -> Result<()> {
     let mut table = Table::new(&["NAME", "QUESTION"]);
+    let names = Experiment::names().iter().map(|name| name.len()).max().unwrap_or(0);
+    // Who searches the list finds a question in one line.
+    let is_read = std::io::stdout().is_terminal();
+    let room = if is_read { width().saturating_sub(names + 2) } else { usize::MAX };
     for name in Experiment::names() {
         let experiment = Experiment::shipped(name).map_err(Failure::new)?;
-        table.row(vec![name.to_string(), experiment.question]);
+        let mut lines = filled(&experiment.question, room);
+        let first = lines.next().unwrap_or_default();
+        table.row(vec![name.to_string(), first]);
+        lines.for_each(|line| table.row(vec![String::new(), line]));
     }
     print(&table.render(PEOPLE));
     Ok(())
@@ -38,9 +49,16 @@ pub(crate) fn run(arguments: &ExperimentArguments) -> Result<()> {
     if let Some(file) = &arguments.report {
         check_writable("report", file)?;
     }
-    let mut done = Vec::new();
+    let bar = progress_bar();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    let (mut done, count) = (Vec::new(), experiments.len());
     for (index, (name, experiment)) in experiments.into_iter().enumerate() {
-        let outcome = experiment.run().map_err(Failure::new)?;
+        let of_all = if count > 1 { format!(" ({} of {count})", index + 1) } else { String::new() };
+        bar.set_message(format!("{name}{of_all}"));
+        let told = |case: &str| bar.set_message(format!("{name}{of_all}: {case}"));
+        let outcome = experiment.run(&told).map_err(Failure::new)?;
         let is_first = index == 0;
         let text = match (arguments.csv, arguments.markdown) {
             (true, _) => {
@@ -52,9 +70,10 @@ pub(crate) fn run(arguments: &ExperimentArguments) -> Result<()> {
             (_, true) => ::lab::report::markdown(name, &experiment, &outcome, is_first),
             _ => people(name, &experiment, &outcome, is_first),
         };
-        print(&text);
+        bar.suspend(|| print(&text));
         done.push((name, experiment, outcome));
     }
+    bar.finish_and_clear();
     if let Some(file) = &arguments.report {
         let page = ::lab::report::html(&done).map_err(Failure::new)?;
         fs::write(file, page).map_err(|error| {
@@ -73,11 +92,16 @@ fn found(name: &str) -> std::result::Result<Experiment, ExperimentError> {
 }
 
 fn people(name: &str, experiment: &Experiment, outcome: &Outcome, first: bool) -> String {
-    let mut table = Table::new(&["FOUND", "UNIT", ">SOURCE", ">LAB", ">SCALED ERROR", ">RATIO"]);
+    let mut table = Table::new(&["FOUND", "UNIT", ">SOURCE", ">LAB", ">ERROR", ">RATIO"]);
     let figure = |figure: Option<f64>| figure.map_or("-".to_string(), rounded);
-    for finding in &outcome.findings {
+    for Entry { heading, is_below, what, finding } in experiment::entries(&outcome.findings) {
+        if let Some(variant) = heading {
+            let mut cells = vec![variant.to_string()];
+            cells.resize(6, String::new());
+            table.row(cells);
+        }
         table.row(vec![
-            finding.what.clone(),
+            if is_below { format!("  {what}") } else { what.to_string() },
             finding.unit.to_string(),
             figure(finding.source),
             rounded(finding.lab),
@@ -90,8 +114,35 @@ fn people(name: &str, experiment: &Experiment, outcome: &Outcome, first: bool) -
         ]);
     }
     let gap = if first { "" } else { "\n" };
-    let (question, source) = (&experiment.question, &experiment.source);
-    format!("{gap}{name}: {question}\n{source}\n\n{}", table.render(PEOPLE))
+    let text = |text: &str| filled(text, width()).map(|line| line + "\n").collect::<String>();
+    let Experiment { question, source, setup, remark, .. } = experiment;
+    let heading = text(&format!("{name}: {question}"));
+    let (source, setup, remark) = (text(source), text(setup), text(remark));
+    let error = match outcome.is_scaled() {
+        true => {
+            text("ERROR is how far a figure moves at half of these sizes, with all drawn anew.")
+        }
+        false => String::new(),
+    };
+    format!("{gap}{heading}{source}\n{setup}\n{}{error}\n{remark}", table.render(PEOPLE))
+}
+
+/// A text in lines of so many characters at most, if its words let it.
+fn filled(text: &str, width: usize) -> impl Iterator<Item = String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            // A percent sign stays with its number.
+            Some(line)
+                if word == "%" || line.chars().count() + 1 + word.chars().count() <= width =>
+            {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines.into_iter()
 }
 
 /// Three digits that count, or all before the point.
@@ -101,5 +152,18 @@ fn rounded(figure: f64) -> String {
         size if size >= 100.0 => format!("{figure:.0}"),
         size if size >= 10.0 => format!("{figure:.1}"),
         _ => format!("{figure:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_filled_and_percent_signs_stay_with_their_numbers() {
+        let lines: Vec<String> = filled("20 % of the\nblocks get 80 % of the reads", 13).collect();
+        assert_eq!(lines, ["20 % of the", "blocks get 80 %", "of the reads"]);
+        assert_eq!(filled("", 10).count(), 0);
+        assert_eq!(filled("unbreakable", 3).collect::<Vec<_>>(), ["unbreakable"]);
     }
 }
