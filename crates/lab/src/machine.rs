@@ -35,9 +35,9 @@ const CHUNK_BYTES: usize = 256 << 10;
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// Blocks of a cache device.
 const BLOCK_BYTES: usize = 4096;
-/// Most cache devices, and most bytes that they have together: they take as much memory here.
+/// Most cache devices, and most bytes of each: what is written to it takes as much memory here.
 const CACHES_MAX: u32 = 64;
-const CACHES_BYTES_MAX: u64 = 16 << 30;
+const CACHE_BYTES_MAX: u64 = 8 << 30;
 const READ_WRITE: OpenMode =
     OpenMode { read: true, write: true, truncate: false, direct: false, sync: false };
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
@@ -359,19 +359,20 @@ impl Machine {
 
 /// Whether cache devices can be held here.
 fn check_size(caches: &CacheParameters, divisor: NonZeroU64) -> Result<(), MachineError> {
-    let bytes = u128::from(caches.bytes.get()) * u128::from(caches.count);
-    let divisor_min = bytes.div_ceil(CACHES_BYTES_MAX.into());
+    let bytes = caches.bytes.get();
+    let divisor_min = bytes.div_ceil(CACHE_BYTES_MAX);
     if caches.count > CACHES_MAX {
         let count = caches.count;
         return Err(MachineError::Unfit(format!(
             "it has {count} caches, and at most {CACHES_MAX}"
         )));
     }
-    match u128::from(divisor.get()) < divisor_min {
+    match divisor.get() < divisor_min {
         true => Err(MachineError::Unfit(format!(
-            "its caches take {} GiB and may take {} here; set divisor = {divisor_min} or more",
-            (bytes / u128::from(divisor.get())) >> 30,
-            CACHES_BYTES_MAX >> 30
+            "each of its caches takes {} GiB and may take {} here; set divisor = {divisor_min} or \
+             more",
+            (bytes / divisor) >> 30,
+            CACHE_BYTES_MAX >> 30
         ))),
         false => Ok(()),
     }

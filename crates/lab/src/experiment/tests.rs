@@ -70,6 +70,9 @@ fn every_experiment_says_what_was_done_and_found() {
     for name in Experiment::names() {
         let experiment = Experiment::shipped(name).unwrap_or_else(|error| panic!("{error}"));
         assert!(experiment.question.ends_with('?'), "{name}");
+        let trial = Trial::new(experiment.seed, &experiment.files, &|_| ());
+        let work = experiment.procedure.work(trial).and_then(Work::check);
+        assert!(work.is_ok(), "{name}: {work:?}");
         assert!(experiment.setup.len() > 60 && experiment.remark.len() > 60, "{name}");
     }
 }
