@@ -2,8 +2,7 @@ use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use ::lab::experiment::{self, Entry, Experiment, ExperimentError, Outcome};
-
+use ::lab::experiment::{self, Basis, Entry, Experiment, ExperimentError, Finding, Outcome};
 use indicatif::ProgressStyle;
 
 use super::{check_writable, progress_bar};
@@ -106,11 +105,10 @@ fn people(name: &str, experiment: &Experiment, outcome: &Outcome, first: bool) -
             figure(finding.source),
             rounded(finding.lab),
             figure(finding.error()),
-            match (finding.ratio(), finding.basis.mark()) {
-                (None, _) => "-".to_string(),
-                (Some(ratio), Some(mark)) => format!("{ratio:.2} {mark}"),
-                (Some(ratio), None) => format!("{ratio:.2}"),
-            },
+            // Letters stand behind the numbers, which stay in line.
+            finding.ratio().map_or("-  ".to_string(), |ratio| {
+                format!("{ratio:.2} {}", letter(finding.basis).unwrap_or(' '))
+            }),
         ]);
     }
     let gap = if first { "" } else { "\n" };
@@ -124,7 +122,26 @@ fn people(name: &str, experiment: &Experiment, outcome: &Outcome, first: bool) -
         }
         false => String::new(),
     };
-    format!("{gap}{heading}{source}\n{setup}\n{}{error}\n{remark}", table.render(PEOPLE))
+    let marks = [Basis::Fitted, Basis::Input].map(|basis| {
+        let is_there = |it: &Finding| it.basis == basis && it.ratio().is_some();
+        match (letter(basis), basis.mark(), outcome.findings.iter().any(is_there)) {
+            (Some(letter), Some(mark), true) => {
+                text(&format!("{letter}: {mark}, so that the ratio proves nothing."))
+            }
+            _ => String::new(),
+        }
+    });
+    let notes = error + &marks.concat();
+    format!("{gap}{heading}{source}\n{setup}\n{}{notes}\n{remark}", table.render(PEOPLE))
+}
+
+/// What stands in a table for the mark of a figure that proves nothing.
+fn letter(basis: Basis) -> Option<char> {
+    match basis {
+        Basis::Found => None,
+        Basis::Fitted => Some('f'),
+        Basis::Input => Some('i'),
+    }
 }
 
 /// A text in lines of so many characters at most, if its words let it.
