@@ -231,6 +231,9 @@ fn pictured(findings: &[Finding]) -> Vec<(&str, Vec<Finding>)> {
     groups.retain(|_, group| group.len() > 1 && group.iter().any(|it| it.lab != 0.0));
     let mut groups: Vec<_> =
         groups.into_iter().map(|((_, measure), group)| (measure, group)).collect();
+    // Of those that are alike, what is told first.
+    let place = |measure: &str| findings.iter().position(|it| it.parts().1 == measure);
+    groups.sort_by_key(|(measure, _)| place(measure));
     groups.sort_by_key(|(_, group)| {
         let is_compared = group.iter().any(|it| it.source.is_some() && it.basis == Basis::Found);
         let is_found = group.iter().any(|it| it.basis != Basis::Input);
@@ -399,6 +402,9 @@ mod tests {
         // Nobody is busy: that is no picture.
         let measures: Vec<&str> = pictured(&findings).iter().map(|(measure, _)| *measure).collect();
         assert_eq!(measures, ["hits"]);
+        let told = ["one: speed", "one: hits", "two: speed", "two: hits"];
+        let told = told.map(|what| finding(what, 1.0, None));
+        assert_eq!(pictured(&told).first().map(|(measure, _)| *measure), Some("speed"));
         let mut page = String::new();
         table(&mut page, &Outcome::from(findings));
         assert_eq!(page.matches("<tr class=\"variant\"><td colspan=\"5\">").count(), 2, "{page}");
