@@ -39,7 +39,8 @@ const PIECES: [&str; 9] = [
     "stream_bytes",
 ];
 
-/// A value that nothing in the lab can have: virtual time or memory would not do, or it would not end.
+/// A value that nothing in the lab can have: virtual time or memory would not do, or it would not
+/// end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutOfBounds {
     key: String,
@@ -73,8 +74,8 @@ fn written(number: f64) -> String {
     }
 }
 
-/// Whether all numbers below the table `key` are such that what is done with them comes to an end. The
-/// unit, which a key's name ends with, says what is allowed.
+/// Whether all numbers below the table `key` are such that what is done with them comes to an end.
+/// The unit, which a key's name ends with, says what is allowed.
 pub(crate) fn check(key: &str, table: &Table) -> Result<(), OutOfBounds> {
     table.iter().try_for_each(|(name, value)| each(&format!("{key}.{name}"), name, value))
 }
