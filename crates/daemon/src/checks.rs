@@ -2,11 +2,15 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::deadline::within;
 use crate::mountinfo::{mounted_at, mounts, resolve_without_touching};
 
+/// How long a mount may take to say whether its daemon lives.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Dead mounts on one directory that are cleared away, one above the other.
 const DEAD_MOUNTS_MAX: usize = 16;
 
@@ -101,6 +105,21 @@ pub enum PlaceError {
         path: PathBuf,
         /// Its type.
         fs_type: String,
+    },
+    /// A mount of ours does not answer.
+    #[error(
+        "the mount of pool `{pool}` at {} has not answered for {seconds} s: its daemon waits for a \
+         device or an origin that does not answer, or was killed while it did, and cannot end \
+         before that; look after the disks of its log, caches and origin (`fsfreeze -u` if one was \
+         frozen), and mount again", path.display()
+    )]
+    Silent {
+        /// The mount point.
+        path: PathBuf,
+        /// The pool.
+        pool: String,
+        /// How long it was waited for.
+        seconds: u64,
     },
     /// A dead mount of ours cannot be cleared away.
     #[error("the mount that a killed daemon has left cannot be cleared away: {0}")]
@@ -214,8 +233,14 @@ fn clear_dead(
         let Some(mount) = mounted_at(&mounts, &path) else {
             return Ok(path);
         };
-        if !fuse::is_disconnected(&path) {
-            return Ok(path);
+        let asked = path.clone();
+        match within(ANSWER_MAX, move || fuse::is_disconnected(&asked)) {
+            Some(true) => {}
+            None if mount.is_warmfront() => {
+                let (pool, seconds) = (mount.source.clone(), ANSWER_MAX.as_secs());
+                return Err(PlaceError::Silent { path, pool, seconds });
+            }
+            _ => return Ok(path),
         }
         if !mount.is_warmfront() {
             return Err(PlaceError::DeadForeign { path, fs_type: mount.fs_type.clone() });
