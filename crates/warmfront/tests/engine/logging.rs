@@ -24,13 +24,14 @@ fn log() -> Log {
         .expect("it is blank")
 }
 
-/// Who changes a file holds what a commit needs: if a full log made him wait for one, neither would
-/// ever go on.
+/// A full log holds nobody up but him who changes a file of which it tells something older: he waits
+/// for a commit, and if he held what that needs, neither would ever go on.
 #[test]
-fn a_full_log_holds_no_change_up() {
+fn a_full_log_holds_up_only_who_it_would_contradict() {
     let bench = Bench::new(&["coherence=exclusive"], CEILING);
     block_on(bench.pool.add_log(Arc::new(log()), Arc::new(|| Ok(())))).expect("nothing is dirty");
     let (slow, other) = (bench.create("slow"), bench.create("other"));
+    let untold = bench.create("untold");
     let set_times = |pool: &Arc<Pool>, id, seconds| {
         let modified = Some(SetTime::At(Timestamp { seconds, nanoseconds: 0 }));
         let change = SetAttributes { modified, ..SetAttributes::default() };
@@ -51,19 +52,24 @@ fn a_full_log_holds_no_change_up() {
     }
     let (pool, id) = (bench.pool.clone(), other.object());
     let (tell, told) = mpsc::channel();
+    let is_full = |pool: &Arc<Pool>| pool.log_statistics().expect("there is a log").full > 0;
     let changer = std::thread::spawn(move || {
-        let full = || pool.log_statistics().expect("there is a log").full;
         for seconds in 1.. {
-            if full() > 0 {
+            if is_full(&pool) {
                 break;
             }
             set_times(&pool, id, seconds);
         }
         tell.send(()).expect("somebody listens");
     });
-    let outcome = told.recv_timeout(PATIENCE);
+    let began = Instant::now();
+    while !is_full(&bench.pool) {
+        assert!(began.elapsed() < PATIENCE, "the log does not become full");
+        std::thread::yield_now();
+    }
+    set_times(&bench.pool, untold.object(), 7);
     bench.faults.release();
-    outcome.expect("a change waits for a commit that waits for it");
+    told.recv_timeout(PATIENCE).expect("a change waits for a commit that waits for it");
     changer.join().expect("it has ended");
     block_on(other.sync(false)).expect("the origin takes it");
 }
