@@ -21,8 +21,10 @@ fn opened(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).expect("it opens")
 }
 
-/// Each changes a file whose contents are in the log, and is told that the origin has it.
-const CHANGES: [(&str, fn(&Path)); 10] = [
+/// What changes a file whose contents are in the log, and is told that the origin has it.
+type Change = (&'static str, fn(&Path));
+
+const CHANGES: [Change; 10] = [
     ("overwritten", |path| opened(path).write_all(b"new").expect("it is written")),
     ("rewritten", |path| fs::write(path, "new").expect("it is written")),
     ("cut", |path| opened(path).set_len(5).expect("it is cut")),
