@@ -19,8 +19,8 @@ const FIRST_SHIFT: u32 = 12;
 const FULL: u64 = TURNS | (HITS_MAX as u64) << HITS_SHIFT;
 
 /// One word: bits 0 and 1 count hits for the clock's hand, bit 2 is "prefetched and not yet read",
-/// bit 3 is "and had been read before", bits 4 to 11 a saturating hit count, the rest the time of the first touch in
-/// microseconds.
+/// bit 3 is "and had been read before", bits 4 to 11 a saturating hit count, the rest the time of
+/// the first touch in microseconds.
 ///
 /// Two hits at the same instant may count as one. The word is stored only when it changes, so
 /// that a hot record's line is shared by its readers and written by none.

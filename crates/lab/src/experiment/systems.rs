@@ -99,7 +99,7 @@ impl Systems {
     }
 }
 
-/// What memory alone takes: 10 µs for a read, and 1 GB a second.
+/// What memory alone takes: 10 microseconds for a read, and 1 GB a second.
 fn processor() -> Processor {
     let positive = |number: f64| Positive::try_from(number).expect("it is above zero");
     Processor::new(&ProcessorParameters {

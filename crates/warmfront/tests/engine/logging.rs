@@ -24,8 +24,8 @@ fn log() -> Log {
         .expect("it is blank")
 }
 
-/// A full log holds nobody up but him who changes a file of which it tells something older: he waits
-/// for a commit, and if he held what that needs, neither would ever go on.
+/// A full log holds nobody up but him who changes a file of which it tells something older: he
+/// waits for a commit, and if he held what that needs, neither would ever go on.
 #[test]
 fn a_full_log_holds_up_only_who_it_would_contradict() {
     let bench = Bench::new(&["coherence=exclusive"], CEILING);
