@@ -132,9 +132,6 @@ fn a_log_that_hangs_in_use_is_given_up() {
         fs::write(mount.join("later"), "contents").expect("it is taken");
         let lasting = scope.spawn(|| write(&mount.join("lasting"), "contents"));
         let status = || mount.run(&["status"]);
-        let said = within(ANSWER_MAX, status);
-        assert!(said.contains("log device") && said.contains("has not answered"), "{said}");
-        assert!(!said.contains("the origin has not"), "{said}");
         let at_origin = || {
             fs::read_to_string(mount.origin().join("later")).is_ok_and(|text| text == "contents")
         };
