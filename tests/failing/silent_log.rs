@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use warmfront_tests::{
-    Background, FaultyDisk, Finished, Frozen, Mount, Requirement, SmallDisk, require, wait_until,
+    Background, FaultyDisk, Finished, Frozen, Mount, Program, Requirement, SmallDisk, require,
+    wait_until,
 };
 
 use crate::cache::Hanging;
@@ -127,11 +128,20 @@ fn a_log_that_hangs_in_use_is_given_up() {
     write(&mount.join("before"), "contents");
     let frozen = Frozen::new(&disk);
     std::thread::scope(|scope| {
-        let held = scope.spawn(|| write(&mount.join("held"), "contents"));
+        // By programs of their own: what this one starts would inherit the open file, and closing
+        // it waits, in the kernel, for the `fsync` that is under way.
+        let write = |name: &str| {
+            let script = "printf contents >\"$0\" && sync \"$0\"";
+            Program::new("sh").args(["-c", script]).arg(mount.join(name)).run().success()
+        };
+        let held = scope.spawn(move || write("held"));
         std::thread::sleep(Duration::from_secs(3));
         fs::write(mount.join("later"), "contents").expect("it is taken");
-        let lasting = scope.spawn(|| write(&mount.join("lasting"), "contents"));
+        let lasting = scope.spawn(move || write("lasting"));
         let status = || mount.run(&["status"]);
+        let said = within(ANSWER_MAX, status);
+        assert!(said.contains("log device") && said.contains("has not answered"), "{said}");
+        assert!(!said.contains("the origin has not"), "{said}");
         let at_origin = || {
             fs::read_to_string(mount.origin().join("later")).is_ok_and(|text| text == "contents")
         };
