@@ -21,6 +21,7 @@ pub(crate) struct Dirty {
     /// Transaction groups up to this one may have taken changes of the contents, or log records of
     /// them, that are not committed.
     touched_txg: AtomicU64,
+    /// What the log tells of the file.
     told: Mutex<Told>,
     /// Where the farthest change ends that the origin may have made and that is not kept here.
     reached: AtomicU64,

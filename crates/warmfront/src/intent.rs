@@ -303,20 +303,26 @@ impl Pool {
     /// Tells the log a change that has been made at the origin, under the locks that keep others
     /// from building on it.
     pub(crate) async fn log_change(self: &Arc<Self>, record: &Record<'_>) {
-        self.origin_changed();
-        let Some(intent) = self.intent() else { return };
-        if self.append(&intent, record).await.is_err() {
-            self.unlogged();
-        }
+        self.append_change(record).await;
     }
 
     /// The same of a change of an object's contents or attributes.
     pub(crate) async fn log_change_of(self: &Arc<Self>, object: &Object, record: &Record<'_>) {
+        if let Some((position, oldest)) = self.append_change(record).await {
+            object.dirty.tell(position, oldest);
+        }
+    }
+
+    /// Where the record of a change stands, and the oldest that has not been released.
+    async fn append_change(self: &Arc<Self>, record: &Record<'_>) -> Option<(Position, Position)> {
         self.origin_changed();
-        let Some(intent) = self.intent() else { return };
+        let intent = self.intent()?;
         match self.append(&intent, record).await {
-            Ok(position) => object.dirty.tell(position, intent.log.oldest()),
-            Err(_) => self.unlogged(),
+            Ok(position) => Some((position, intent.log.oldest())),
+            Err(_) => {
+                self.unlogged();
+                None
+            }
         }
     }
 

@@ -26,6 +26,19 @@ fn image(simulation: &Simulation) -> Vec<u8> {
     memory.image()
 }
 
+/// The image of a log that was released up to each of these records in turn.
+fn released(simulation: &Simulation, records: &[u64]) -> Vec<u8> {
+    let memory = Arc::new(MemoryDevice::new(DEVICE_BYTES, 4096));
+    simulation.run(async {
+        let log = common::format(simulation, memory.clone(), common::options()).await;
+        commit(&log, 0..9).await;
+        for record in records {
+            log.release(Position(*record)).await.expect("the device works");
+        }
+    });
+    memory.image()
+}
+
 fn device(image: Vec<u8>) -> Arc<dyn Device> {
     Arc::new(MemoryDevice::with_image(image, 4096))
 }
@@ -240,14 +253,7 @@ fn who_gives_up_a_log_is_told_how_far_it_is_filled() {
 #[test]
 fn any_one_slot_of_the_superblock_may_be_bad() {
     let simulation = Simulation::new(2);
-    let memory = Arc::new(MemoryDevice::new(DEVICE_BYTES, 4096));
-    simulation.run(async {
-        let log = common::format(&simulation, memory.clone(), common::options()).await;
-        commit(&log, 0..9).await;
-        log.release(Position(3)).await.expect("the device works");
-        log.release(Position(5)).await.expect("the device works");
-    });
-    let image = memory.image();
+    let image = released(&simulation, &[3, 5]);
     let mut random = Random::new(1);
     for round in 0..400 {
         let mut image = image.clone();
@@ -264,14 +270,9 @@ fn any_one_slot_of_the_superblock_may_be_bad() {
 #[test]
 fn both_copies_tell_a_later_version() {
     let simulation = Simulation::new(2);
-    let memory = Arc::new(MemoryDevice::new(DEVICE_BYTES, 4096));
-    simulation.run(async {
-        let log = common::format(&simulation, memory.clone(), common::options()).await;
-        commit(&log, 0..9).await;
-        log.release(Position(3)).await.expect("the device works");
-    });
+    let released = released(&simulation, &[3]);
     for parity in [0, 32 << 10] {
-        let mut image = memory.image();
+        let mut image = released.clone();
         image[parity + 8] = 3;
         assert!(simulation.run(open(&simulation, device(image.clone()), 1)).is_ok(), "damage");
         for other in [8, 100] {
@@ -286,17 +287,12 @@ fn both_copies_tell_a_later_version() {
 #[test]
 fn both_copies_of_the_newest_superblock_give_the_one_before() {
     let simulation = Simulation::new(2);
-    let memory = Arc::new(MemoryDevice::new(DEVICE_BYTES, 4096));
+    // Epochs 2 and 3.
+    let mut image = released(&simulation, &[3, 5]);
+    for slot in [32 << 10, 96 << 10] {
+        image[slot + 50] ^= 1;
+    }
     simulation.run(async {
-        let log = common::format(&simulation, memory.clone(), common::options()).await;
-        commit(&log, 0..9).await;
-        // Epochs 2 and 3.
-        log.release(Position(3)).await.expect("the device works");
-        log.release(Position(5)).await.expect("the device works");
-        let mut image = memory.image();
-        for slot in [32 << 10, 96 << 10] {
-            image[slot + 50] ^= 1;
-        }
         let mut recovery = open(&simulation, device(image), 1).await.expect("a log");
         assert!(rest(&mut recovery).await.expect("whole") == expected(4, 3..9));
     });
