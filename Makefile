@@ -26,6 +26,9 @@ bench:
 	@scripts/setup bench
 	@cargo build --release --locked --package warmfront-cli --package warmfront-bench
 	@$(TARGET)/release/warmfront-bench
+	@$(TARGET)/release/engine-hits
+	@$(TARGET)/release/cache-hits --rounds 3
+	@$(TARGET)/release/shrink
 	@$(TARGET)/release/lab-speed
 
 rates:

@@ -694,7 +694,8 @@ pub struct CeilingSet {
     pub resident_before_bytes: u64,
     /// What is resident now.
     pub resident_bytes: u64,
-    /// Whether what is resident fits under the ceiling, but for 32 MiB for the process itself.
+    /// Whether what is resident fits under the ceiling, but for 32 MiB for the process itself, and
+    /// nothing that is in use or waits for the origin is charged beyond it.
     pub is_given_back: bool,
     /// How long it took.
     pub elapsed_seconds: f64,

@@ -48,6 +48,7 @@ mod statistics;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -95,6 +96,8 @@ pub struct Cache<K, V, S = DefaultHashBuilder> {
     /// Whether the policy wants to know when a hit happens.
     times_hits: bool,
     counters: Counters,
+    /// Bytes that have been let go since the allocator was last asked for what it keeps.
+    let_go_bytes: AtomicU64,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
@@ -309,13 +312,16 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     pub fn retain(&self, mut keep: impl FnMut(&K) -> bool) -> u64 {
         self.flights.call_off_all();
         let gone = |key, value| drop(self.depart(|| key, value, Reason::Removed));
+        let before = self.records.charged_bytes();
         let removed = self.records.retain_with(|key, _| keep(key), gone);
         self.counters.removals.fetch_add(removed, Relaxed);
+        self.has_let_go(before.saturating_sub(self.records.charged_bytes()));
         removed
     }
 
     /// Takes everything out, and returns how many entries that were; as [`Cache::retain`] with a
-    /// condition that nothing satisfies. Ghosts stay, so the cache knows what comes back.
+    /// condition that nothing satisfies. Ghosts stay, so the cache knows what comes back. Memory comes
+    /// free as with [`Cache::resize`].
     ///
     /// ```
     /// # let cache: warmfront::cache::Cache<u32, u32> =
@@ -352,9 +358,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     pub fn resize(&self, capacity_bytes: u64) -> u64 {
         let gone = |key, value| drop(self.depart(|| key, value, Reason::Evicted));
         let bytes = self.records.set_capacity_with(capacity_bytes, gone).bytes;
-        if bytes >= heap::TRIM_BYTES_MIN {
-            heap::trim();
-        }
+        self.has_let_go(bytes);
         bytes
     }
 
@@ -375,6 +379,15 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         match self.flights.len() {
             0 => self.records.validate(),
             fetches => Err(format!("{fetches} fetches are under way")),
+        }
+    }
+
+    /// Has the allocator give back what it keeps, once that may be much.
+    fn has_let_go(&self, bytes: u64) {
+        let all = self.let_go_bytes.fetch_add(bytes, Relaxed) + bytes;
+        if all >= heap::TRIM_BYTES_MIN {
+            self.let_go_bytes.store(0, Relaxed);
+            heap::trim();
         }
     }
 

@@ -131,13 +131,14 @@ impl Keeper {
             true => self.wait_until_given_back(bytes),
             false => self.sources.resident_bytes(),
         };
+        let is_given_back = self.fits(resident_bytes, bytes);
         Ok(CeilingSet {
             setting: setting.arc_max.to_string(),
             before_bytes,
             bytes,
             resident_before_bytes,
             resident_bytes,
-            is_given_back: resident_bytes <= bytes + PROCESS_BYTES_MAX,
+            is_given_back,
             elapsed_seconds: started.elapsed().as_secs_f64(),
             notes: self.notes(),
         })
@@ -271,12 +272,19 @@ impl Keeper {
         state.last_change = Some((Instant::now(), change));
     }
 
-    /// Waits while reads under way hold what was evicted, and returns what is resident then.
+    /// Whether what is resident, and what is charged of it, fits under a ceiling.
+    fn fits(&self, resident_bytes: u64, ceiling_bytes: u64) -> bool {
+        resident_bytes <= ceiling_bytes + PROCESS_BYTES_MAX
+            && self.memory.charged_bytes() <= ceiling_bytes
+    }
+
+    /// Waits while reads under way hold what was evicted, or what was written waits for the origin,
+    /// and returns what is resident then.
     fn wait_until_given_back(&self, ceiling_bytes: u64) -> u64 {
         let deadline = Instant::now() + GIVEN_BACK_MAX;
         loop {
             let resident_bytes = self.sources.resident_bytes();
-            if resident_bytes <= ceiling_bytes + PROCESS_BYTES_MAX || Instant::now() >= deadline {
+            if self.fits(resident_bytes, ceiling_bytes) || Instant::now() >= deadline {
                 return resident_bytes;
             }
             std::thread::sleep(GIVEN_BACK_INTERVAL);

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use arc::PolicyKind;
@@ -251,6 +252,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> Builder<K, V, S> {
             clock: self.clock.unwrap_or_else(|| Arc::new(CoarseClock::new())),
             times_hits: !self.correlated_window.is_zero(),
             counters: Counters::default(),
+            let_go_bytes: AtomicU64::new(0),
         })
     }
 }
