@@ -125,6 +125,24 @@ pub enum DatasetError {
 /// `pool/mail/archive`. Paths form another, which decides to which dataset a file belongs: the one
 /// with the longest path above it. Mostly the two agree, as a dataset's path is its name unless
 /// another one is given.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use warmfront::Datasets;
+///
+/// let datasets = Datasets::new("tank")?;
+/// datasets.create("tank/mail", None)?;
+/// datasets.set("tank", "recordsize", "16K")?;
+/// datasets.set("tank/mail", "primarycache", "metadata")?;
+/// let mail = datasets.of_path(Path::new("mail/inbox"));
+/// assert_eq!(mail.name(), "tank/mail");
+/// assert_eq!(mail.properties().recordsize, 16 << 10, "it is inherited");
+/// // A mistake is told with what is allowed.
+/// let refused = datasets.set("tank", "recordsize", "5000").unwrap_err().to_string();
+/// assert!(refused.contains("power of two"), "{refused}");
+/// # Ok::<(), warmfront::DatasetError>(())
+/// ```
 #[derive(Debug)]
 pub struct Datasets {
     state: RwLock<State>,

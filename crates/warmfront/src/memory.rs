@@ -48,6 +48,16 @@ const REPEATABLE_SHARDS: usize = 4;
 ///
 /// Everything is paid out of the ceiling. What cannot be evicted (objects in use, reads under way,
 /// what the arena keeps) is charged first; the ARC has the rest.
+///
+/// ```
+/// use warmfront::Memory;
+///
+/// let memory = Memory::new(256 << 20);
+/// // What no longer fits has been evicted when this returns.
+/// memory.set_ceiling_bytes(64 << 20);
+/// assert_eq!(memory.ceiling_bytes(), 64 << 20);
+/// assert!(memory.charged_bytes() <= 64 << 20);
+/// ```
 #[derive(Debug)]
 pub struct Memory {
     pub(crate) cache: Records,

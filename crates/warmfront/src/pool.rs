@@ -35,7 +35,7 @@ use crate::write_back::WriteBack;
 /// Directories that lie deeper than this are treated as belonging to the root's dataset.
 pub(crate) const DEPTH_MAX: usize = 4096;
 
-/// What a pool is made of.
+/// What a pool is made of; see [`Pool`] for an example.
 pub struct PoolOptions {
     /// Its name.
     pub name: String,
@@ -80,6 +80,44 @@ pub trait Invalidation: Send + Sync {
 /// All calls of a file system are methods of this, of [`OpenFile`](crate::OpenFile) and of
 /// [`OpenDirectory`](crate::OpenDirectory). Objects are counted: each call that returns a
 /// [`Found`](crate::Found) counts one use, which [`forget`](Pool::forget) gives back.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use futures::executor::block_on;
+/// use warmfront::storage::{DirectoryOptions, DirectoryOrigin, OpenMode, RealClock, ThreadPool};
+/// use warmfront::{Datasets, Memory, Pool, PoolOptions};
+///
+/// let directory = tempfile::tempdir()?;
+/// std::fs::write(directory.path().join("file"), "contents")?;
+/// let origin = DirectoryOrigin::open(directory.path(), DirectoryOptions::default())?;
+/// block_on(async {
+///     let pool = Pool::open(PoolOptions {
+///         name: "tank".to_string(),
+///         origin: Arc::new(origin),
+///         datasets: Datasets::new("tank")?,
+///         memory: Memory::new(64 << 20),
+///         clock: Arc::new(RealClock::new()),
+///         spawn: Arc::new(ThreadPool::new("tank", 2)?),
+///         read_only: false,
+///         flash: warmfront::flash::FlashOptions::default(),
+///     })
+///     .await?;
+///     let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+///     let mode = OpenMode { read: true, write: true, ..OpenMode::default() };
+///     let file = pool.open_file(found.object, mode).await?;
+///     assert_eq!(file.read(0, 100).await?.len(), 8);
+///     file.write(8, b", and more").await?;
+///     // It lasts when this returns, and the origin has it.
+///     file.sync(false).await?;
+///     pool.forget(found.object, 1);
+///     let listed = pool.open_directory(pool.root()).await?.entries().await?;
+///     assert_eq!(listed.len(), 1);
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// })?;
+/// assert_eq!(std::fs::read(directory.path().join("file"))?, b"contents, and more");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Pool {
     name: String,
     pub(crate) number: u32,

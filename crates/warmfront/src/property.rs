@@ -251,6 +251,13 @@ impl Property {
 
 /// Reads `property=value`, checking both.
 ///
+/// ```
+/// let (property, value) = warmfront::parse_setting("recordsize=16K")?;
+/// assert_eq!((property.name, value.as_str()), ("recordsize", "16K"));
+/// assert!(warmfront::parse_setting("recordsize=5000").is_err());
+/// # Ok::<(), warmfront::PropertyError>(())
+/// ```
+///
 /// # Errors
 /// When there is no such property or value.
 pub fn parse_setting(text: &str) -> Result<(&'static Property, String), PropertyError> {

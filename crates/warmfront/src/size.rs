@@ -54,6 +54,11 @@ const UNITS: [(&str, u32); 6] = [("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p
 /// Reads a number of bytes as people write it: `131072`, `128K`, `4.5GiB`. Units are powers of
 /// 1024, in either case, with or without `B` or `iB`.
 ///
+/// ```
+/// assert_eq!(warmfront::parse_size("1.5G"), Ok(3 << 29));
+/// assert!(warmfront::parse_size("much").is_err());
+/// ```
+///
 /// # Errors
 /// When it is not a size, or does not fit into 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
@@ -77,6 +82,13 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
 
 /// Reads a number of bytes, or a share of memory such as `25%`.
 ///
+/// ```
+/// use warmfront::{Size, parse_size_or_percent};
+///
+/// assert_eq!(parse_size_or_percent("25%"), Ok(Size::Percent(25.0)));
+/// assert_eq!(parse_size_or_percent("2GiB"), Ok(Size::Bytes(2 << 30)));
+/// ```
+///
 /// # Errors
 /// As [`parse_size`]; a share must lie above 0 and at most at 100.
 pub fn parse_size_or_percent(text: &str) -> Result<Size, SizeError> {
@@ -95,6 +107,10 @@ pub fn parse_size_or_percent(text: &str) -> Result<Size, SizeError> {
 }
 
 /// A number of bytes as people read it: three digits that count, and a unit.
+///
+/// ```
+/// assert_eq!(warmfront::HumanSize(1_234_567).to_string(), "1.18M");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HumanSize(pub u64);
 
@@ -118,6 +134,11 @@ impl fmt::Display for HumanSize {
 }
 
 /// A number of bytes that reads back as exactly the same: with the largest unit that divides it.
+///
+/// ```
+/// assert_eq!(warmfront::ExactSize(1536).to_string(), "1536");
+/// assert_eq!(warmfront::ExactSize(3 << 20).to_string(), "3M");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExactSize(pub u64);
 
