@@ -110,10 +110,13 @@ fn nothing_goes_on_without_a_log_on_a_file_system_that_does_not_answer() {
     });
 }
 
+/// What makes what it writes last, in a script, to the file that is its first argument.
+const BY_FSYNC: &str = "printf contents >\"$0\" && sync \"$0\"";
+const BY_SYNCHRONOUS_WRITE: &str = "printf contents | dd of=\"$0\" oflag=sync status=none";
+
 /// What the device holds goes to the origin, also of the one whose commit it was, as does what
 /// others write from then on.
-#[test]
-fn a_log_that_hangs_in_use_is_given_up() {
+fn a_log_hangs_in_use(held_script: &'static str) {
     require!(
         Requirement::Fuse,
         Requirement::Root,
@@ -130,14 +133,13 @@ fn a_log_that_hangs_in_use_is_given_up() {
     std::thread::scope(|scope| {
         // By programs of their own: what this one starts would inherit the open file, and closing
         // it waits, in the kernel, for the `fsync` that is under way.
-        let write = |name: &str| {
-            let script = "printf contents >\"$0\" && sync \"$0\"";
+        let write = |name: &str, script: &str| {
             Program::new("sh").args(["-c", script]).arg(mount.join(name)).run().success()
         };
-        let held = scope.spawn(move || write("held"));
+        let held = scope.spawn(move || write("held", held_script));
         std::thread::sleep(Duration::from_secs(3));
         fs::write(mount.join("later"), "contents").expect("it is taken");
-        let lasting = scope.spawn(move || write("lasting"));
+        let lasting = scope.spawn(move || write("lasting", BY_FSYNC));
         let status = || mount.run(&["status"]);
         let said = within(ANSWER_MAX, status);
         assert!(said.contains("log device") && said.contains("has not answered"), "{said}");
@@ -159,4 +161,14 @@ fn a_log_that_hangs_in_use_is_given_up() {
         let text = fs::read_to_string(mount.origin().join(name)).expect("it is there");
         assert_eq!(text, "contents", "{name}");
     }
+}
+
+#[test]
+fn a_log_that_hangs_in_an_fsync_is_given_up() {
+    a_log_hangs_in_use(BY_FSYNC);
+}
+
+#[test]
+fn a_log_that_hangs_in_a_synchronous_write_is_given_up() {
+    a_log_hangs_in_use(BY_SYNCHRONOUS_WRITE);
 }

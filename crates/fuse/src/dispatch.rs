@@ -46,7 +46,7 @@ pub(crate) fn dispatch<F: Filesystem>(
     let reply = Reply::new(device, header.unique, &context.crew);
     match request::operation(&header, bytes, context.extended_setxattr) {
         Ok(operation) if operation.may_be_left() => {
-            desk.during(header.unique, header.pid, operation.asks_to_last(), || {
+            desk.during(header.unique, header.pid, || {
                 answer(filesystem, context, desk, &header, operation, reply, scratch);
             });
         }
@@ -153,7 +153,8 @@ fn answer<F: Filesystem>(
         Operation::Statfs => reply.value(filesystem.statfs(call)),
         Operation::Release(arguments) => reply.empty(filesystem.release(call, &arguments)),
         Operation::Fsync(FsyncIn { fh, fsync_flags, .. }) => {
-            reply.empty(filesystem.fsync(call, fh, fsync_flags & FSYNC_DATA_ONLY != 0));
+            let data_only = fsync_flags & FSYNC_DATA_ONLY != 0;
+            reply.empty(filesystem.fsync(call, fh, data_only, &Stay::new(desk)));
         }
         Operation::Setxattr { name, value, flags, extended } => {
             reply.empty(filesystem.setxattr(call, name, value, flags, extended));
@@ -187,7 +188,8 @@ fn answer<F: Filesystem>(
             reply.empty(filesystem.releasedir(call, &arguments));
         }
         Operation::Fsyncdir(FsyncIn { fh, fsync_flags, .. }) => {
-            reply.empty(filesystem.fsyncdir(call, fh, fsync_flags & FSYNC_DATA_ONLY != 0));
+            let data_only = fsync_flags & FSYNC_DATA_ONLY != 0;
+            reply.empty(filesystem.fsyncdir(call, fh, data_only, &Stay::new(desk)));
         }
         Operation::Getlk(arguments) => {
             reply.value(filesystem.getlk(call, &arguments).map(|lock| LkOut { lock }));

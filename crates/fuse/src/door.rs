@@ -93,6 +93,10 @@ impl Patience for Writer<'_> {
     fn changed(&self) {
         self.stay.release();
     }
+
+    fn until_it_lasts(&self, taken_bytes: usize) {
+        self.stay.until_it_lasts(u32::try_from(taken_bytes).ok());
+    }
 }
 
 /// An open directory of the kernel's.
@@ -403,6 +407,9 @@ impl Filesystem for Door {
         };
         // The flags of the open file, and those of this call alone.
         if arguments.flags & (open_flags::SYNC | open_flags::DATA_SYNC) != 0 && !file.syncs() {
+            if file.lasts_by_log() {
+                writer.until_it_lasts(taken as usize);
+            }
             wait(file.sync(arguments.flags & open_flags::SYNC == 0))?;
         }
         u32::try_from(taken).map_err(|_| Errno::INVAL)
@@ -431,8 +438,12 @@ impl Filesystem for Door {
         self.pool.lasts_without_log(age)
     }
 
-    fn fsync(&self, _: &Call, handle: u64, data_only: bool) -> Result<()> {
-        wait(self.file(handle)?.sync(data_only))
+    fn fsync(&self, _: &Call, handle: u64, data_only: bool, stay: &Stay<'_>) -> Result<()> {
+        let file = self.file(handle)?;
+        if file.lasts_by_log() {
+            stay.until_it_lasts(None);
+        }
+        wait(file.sync(data_only))
     }
 
     fn flush(&self, _: &Call, arguments: &FlushIn) -> Result<()> {
@@ -526,7 +537,10 @@ impl Filesystem for Door {
         self.directories.close(arguments.fh).map(drop).ok_or(Errno::BADF)
     }
 
-    fn fsyncdir(&self, call: &Call, _: u64, _: bool) -> Result<()> {
+    fn fsyncdir(&self, call: &Call, _: u64, _: bool, stay: &Stay<'_>) -> Result<()> {
+        if self.pool.lasts_by_log() {
+            stay.until_it_lasts(None);
+        }
         self.wait(call, self.pool.sync_directory(self.object(call.node)))
     }
 

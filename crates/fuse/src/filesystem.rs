@@ -219,7 +219,7 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// Makes a file durable.
-    fn fsync(&self, call: &Call, handle: u64, data_only: bool) -> Result<()> {
+    fn fsync(&self, call: &Call, handle: u64, data_only: bool, stay: &Stay<'_>) -> Result<()> {
         Err(Errno::NOSYS)
     }
 
@@ -288,7 +288,7 @@ pub trait Filesystem: Send + Sync + 'static {
     }
 
     /// Makes a directory durable.
-    fn fsyncdir(&self, call: &Call, handle: u64, data_only: bool) -> Result<()> {
+    fn fsyncdir(&self, call: &Call, handle: u64, data_only: bool, stay: &Stay<'_>) -> Result<()> {
         Err(Errno::NOSYS)
     }
 

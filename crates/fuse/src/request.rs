@@ -127,11 +127,6 @@ pub enum Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// Whether it asks for nothing but that what was changed before it lasts.
-    pub(crate) fn asks_to_last(&self) -> bool {
-        matches!(self, Operation::Fsync(_) | Operation::Fsyncdir(_))
-    }
-
     /// Whether it may end after its caller has been killed, and its answer not be heard: it changes
     /// nothing, or a name or an attribute, which come in their order also when they come late.
     /// Of contents only writes, which see to it themselves that nothing is overwritten that

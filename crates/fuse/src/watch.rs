@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
+use zerocopy::IntoBytes;
 
+use crate::abi::WriteOut;
 use crate::caller::{CallerState, caller_state};
 use crate::crew::Crew;
 use crate::reply::send;
@@ -22,11 +24,19 @@ pub(crate) struct Desk {
     unique: AtomicU64,
     /// Who has made it.
     pid: AtomicU32,
-    /// Since when it has asked that what was changed before it lasts, if it does.
-    asked: Mutex<Option<Instant>>,
+    /// What it waits for, if that is only that something lasts.
+    asked: Mutex<Option<Asked>>,
     /// The request at the last look.
     seen: AtomicU64,
     decided: Mutex<Decided>,
+}
+
+/// What was changed before a moment has to last, and the answer once it does.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    since: Instant,
+    /// Bytes that were taken, if it is a write.
+    written_bytes: Option<u32>,
 }
 
 /// What becomes of a request whose caller is killed: it can be answered from elsewhere, or change
@@ -68,28 +78,23 @@ impl<'a> Stay<'a> {
     pub fn release(&self) {
         self.0.decided.lock().stays = 0;
     }
+
+    /// What the caller waits for from now on is only that what was changed until now lasts, which
+    /// the log sees to. If he writes, so many bytes of it have been taken.
+    pub fn until_it_lasts(&self, written_bytes: Option<u32>) {
+        *self.0.asked.lock() = Some(Asked { since: Instant::now(), written_bytes });
+    }
 }
 
 impl Desk {
     /// Works on a request that may be answered from elsewhere, and end after its caller has gone.
-    pub(crate) fn during<T>(
-        &self,
-        unique: u64,
-        pid: u32,
-        asks_to_last: bool,
-        work: impl FnOnce() -> T,
-    ) -> T {
+    pub(crate) fn during<T>(&self, unique: u64, pid: u32, work: impl FnOnce() -> T) -> T {
         self.pid.store(pid, Ordering::Relaxed);
-        if asks_to_last {
-            *self.asked.lock() = Some(Instant::now());
-        }
         self.unique.store(unique, Ordering::Release);
         let result = work();
         self.unique.store(0, Ordering::Release);
         self.decided.lock().stays = 0;
-        if asks_to_last {
-            *self.asked.lock() = None;
-        }
+        *self.asked.lock() = None;
         result
     }
 
@@ -147,17 +152,19 @@ impl Watch {
             for desk in desks {
                 let Some((unique, pid)) = desk.lasting() else { continue };
                 let asked = *desk.asked.lock();
-                let answer = if caller_state(pid) == CallerState::Dying {
-                    -Errno::INTR.raw_os_error()
-                } else if asked.is_some_and(|asked| lasts(asked.elapsed())) {
-                    0
+                let (error, size) = if caller_state(pid) == CallerState::Dying {
+                    (-Errno::INTR.raw_os_error(), None)
+                } else if let Some(asked) = asked.filter(|asked| lasts(asked.since.elapsed())) {
+                    (0, asked.written_bytes)
                 } else {
                     continue;
                 };
                 if desk.leave(unique) {
-                    tracing::debug!(unique, pid, answer, "a call is answered for who works on it");
+                    tracing::debug!(unique, pid, error, "a call is answered for who works on it");
                     // One that has been answered meanwhile is not known any more.
-                    let _ = send(desk.device.as_fd(), unique, answer, std::iter::empty());
+                    let written = size.map(|size| WriteOut { size, padding: 0 });
+                    let pieces = written.iter().map(WriteOut::as_bytes);
+                    let _ = send(desk.device.as_fd(), unique, error, pieces);
                 }
             }
         }
@@ -174,13 +181,13 @@ mod tests {
         let device = std::fs::File::open("/dev/null").expect("it opens");
         let desk = watch.seat(Arc::new(device.into()));
         assert_eq!(desk.lasting(), None);
-        desk.during(7, 70, false, || {
+        desk.during(7, 70, || {
             assert_eq!(desk.lasting(), None, "it has just come");
             assert_eq!(desk.lasting(), Some((7, 70)));
         });
         assert_eq!(desk.lasting(), None);
-        desk.during(8, 80, false, || assert_eq!(desk.lasting(), None));
-        desk.during(9, 90, false, || assert_eq!(desk.lasting(), None, "that was another one"));
+        desk.during(8, 80, || assert_eq!(desk.lasting(), None));
+        desk.during(9, 90, || assert_eq!(desk.lasting(), None, "that was another one"));
         watch.leave(&desk);
         assert!(watch.0.lock().is_empty());
     }
@@ -190,7 +197,7 @@ mod tests {
         let watch = Watch::default();
         let device = std::fs::File::open("/dev/null").expect("it opens");
         let desk = watch.seat(Arc::new(device.into()));
-        desk.during(7, 70, false, || {
+        desk.during(7, 70, || {
             let stay = Stay::new(&desk);
             assert!(!stay.is_left() && stay.keep());
             assert!(!desk.leave(7), "he waits for a change");
@@ -198,7 +205,7 @@ mod tests {
             assert!(desk.leave(7), "it is done");
             assert!(stay.is_left() && !stay.keep());
         });
-        desk.during(8, 80, false, || assert!(Stay::new(&desk).keep(), "that was another one"));
-        desk.during(9, 90, false, || assert!(desk.leave(9), "the last one has ended"));
+        desk.during(8, 80, || assert!(Stay::new(&desk).keep(), "that was another one"));
+        desk.during(9, 90, || assert!(desk.leave(9), "the last one has ended"));
     }
 }

@@ -324,6 +324,11 @@ impl OpenFile {
         synced
     }
 
+    /// Whether it is a log that makes what is written last.
+    pub fn lasts_by_log(&self) -> bool {
+        self.tenant().properties().write == WriteMode::Back && self.pool.lasts_by_log()
+    }
+
     /// One of those who share the open file lets go of it. Where others may look at the origin,
     /// it has everything afterwards.
     ///

@@ -200,6 +200,12 @@ impl Pool {
         self.lost_log.lock().as_ref().is_some_and(|lost| !lost.is_renounced)
     }
 
+    /// Whether it is a log that makes changes last, also one that has failed and is not yet noted
+    /// as given up.
+    pub fn lasts_by_log(&self) -> bool {
+        self.intent().is_some() || self.has_log_to_renounce()
+    }
+
     /// Whether the log device has failed.
     pub fn has_lost_log(&self) -> bool {
         self.lost_log.lock().is_some()

@@ -23,6 +23,12 @@ pub trait Patience: Send + Sync {
 
     /// What he asked for has been changed, or will be before what others ask for.
     fn changed(&self) {}
+
+    /// So many bytes have been taken of what he wrote. What he waits for from now on is only that
+    /// they last, which the log sees to.
+    fn until_it_lasts(&self, taken_bytes: usize) {
+        let _ = taken_bytes;
+    }
 }
 
 /// Waits for as long as it takes.

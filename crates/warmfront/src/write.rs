@@ -73,6 +73,9 @@ impl OpenFile {
         };
         self.pool.asked(self.object.id, offset, taken as u64, true);
         self.wrote(taken);
+        if self.has_to_last(&properties) && self.lasts_by_log() {
+            patience.until_it_lasts(taken);
+        }
         self.made_to_last(&properties).await?;
         Ok(taken)
     }
@@ -156,10 +159,15 @@ impl OpenFile {
 
     /// After a change: makes it last, if that is asked for at once.
     async fn made_to_last(&self, properties: &Properties) -> Result<()> {
-        match self.syncs() || properties.sync == SyncMode::Always {
+        match self.has_to_last(properties) {
             true => self.sync(false).await,
             false => Ok(()),
         }
+    }
+
+    /// Whether a change is told to have been made only once it lasts.
+    fn has_to_last(&self, properties: &Properties) -> bool {
+        self.syncs() || properties.sync == SyncMode::Always
     }
 
     /// Before a change that goes to the origin at once: sees to it that nothing older comes there
@@ -236,6 +244,9 @@ impl OpenFile {
             }
         };
         self.wrote(taken);
+        if self.has_to_last(&properties) && self.lasts_by_log() {
+            patience.until_it_lasts(taken);
+        }
         self.made_to_last(&properties).await?;
         Ok(offset..offset + taken as u64)
     }
