@@ -294,9 +294,17 @@ impl Dirty {
         Some(clean())
     }
 
-    /// Forgets everything: nobody will ever read it. As [`committed`](Dirty::committed).
-    pub(crate) fn discard<T>(&self, clean: impl FnOnce() -> T) -> Option<T> {
+    /// Forgets everything, if nobody will ever read it: `is_orphan` is asked when nobody can write.
+    /// As [`committed`](Dirty::committed).
+    pub(crate) fn discard<T>(
+        &self,
+        is_orphan: impl FnOnce() -> bool,
+        clean: impl FnOnce() -> T,
+    ) -> Option<T> {
         let mut guard = self.state.lock();
+        if !is_orphan() {
+            return None;
+        }
         guard.take()?;
         self.is_dirty.store(false, Ordering::SeqCst);
         Some(clean())

@@ -214,7 +214,7 @@ impl Pool {
         };
         let (object, made) = self.use_object(entry.object, known_last).expect("it can be made");
         object.used_by(reader);
-        object.set_nameless(place.parent.is_none());
+        object.found_under(place.parent.is_some());
         if !made {
             self.origin.forget(entry.object, 1);
             self.found_elsewhere(&object, &place);

@@ -10,7 +10,7 @@ use crate::error::{EngineError, Result};
 use crate::intent::{MadeKind, place};
 use crate::key::Part;
 use crate::lookup::Found;
-use crate::object::{Object, Place};
+use crate::object::{Naming, Object, Place};
 use crate::pool::Pool;
 use crate::property::{CacheLevel, SyncMode};
 use crate::version::StaleBy;
@@ -99,6 +99,7 @@ impl Pool {
         }
         self.end_on_flash(&directory, name).await?;
         let (object, is_last) = self.identity(victim.as_deref(), &directory, name).await;
+        let victim = victim.map(|object| (object.naming(), object));
         let removed = self.origin.unlink(parent, name).await;
         if removed.is_ok() {
             let path = self.path_of(&directory);
@@ -119,6 +120,7 @@ impl Pool {
         self.kill_metadata(&directory, &[Part::Listing]).await?;
         let victim = self.named(&directory, name).await;
         let (object, _) = self.identity(victim.as_deref(), &directory, name).await;
+        let victim = victim.map(|object| (object.naming(), object));
         let removed = self.origin.remove_directory(parent, name).await;
         if removed.is_ok() {
             let path = self.path_of(&directory);
@@ -170,6 +172,7 @@ impl Pool {
         }
         let (object, _) = self.identity(moved.as_deref(), &from, name).await;
         let (over, is_last) = self.identity(replaced.as_deref(), &to, new_name).await;
+        let naming = replaced.as_ref().map(|replaced| replaced.naming());
         let outcome = self.origin.rename(parent, name, new_parent, new_name, flags).await;
         if outcome.is_ok() {
             let (from_path, to_path) = (self.path_of(&from), self.path_of(&to));
@@ -191,10 +194,10 @@ impl Pool {
         if let Some(moved) = &moved {
             self.moved_to(moved, &to, new_name);
         }
-        if let Some(replaced) = &replaced {
+        if let (Some(replaced), Some(naming)) = (&replaced, naming) {
             match flags.contains(RenameFlags::EXCHANGE) {
                 true => self.moved_to(replaced, &from, name),
-                false => self.lost_a_name(replaced, &to, new_name),
+                false => self.lost_a_name(replaced, naming, &to, new_name),
             }
         }
         if !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) && moved.is_some() {
@@ -212,8 +215,9 @@ impl Pool {
         }
     }
 
-    /// Notes that an object has lost the name `name` in `directory`.
-    fn lost_a_name(&self, object: &Arc<Object>, directory: &Object, name: &OsStr) {
+    /// Notes that an object has lost the name `name` in `directory`. `naming` is what was known
+    /// before the origin took it away.
+    fn lost_a_name(&self, object: &Arc<Object>, naming: Naming, directory: &Object, name: &OsStr) {
         let place = object.place();
         if place
             .parent
@@ -224,7 +228,7 @@ impl Pool {
             object.set_place(Place { parent: None, ..Place::clone(&place) });
         }
         if object.attributes().links <= 1 {
-            object.set_nameless(true);
+            object.lost_last_name(naming);
             if object.is_orphan() {
                 self.discard(object);
             }
@@ -271,19 +275,19 @@ impl Pool {
         &self,
         directory: &Object,
         name: &OsStr,
-        victim: Option<&Arc<Object>>,
+        victim: Option<&(Naming, Arc<Object>)>,
         removed: storage::Result<()>,
     ) -> Result<()> {
         if !may_have_changed(&removed) {
             return Ok(removed?);
         }
-        if let Some(victim) = victim {
+        if let Some((naming, victim)) = victim {
             victim.update(|version| version.expire(StaleBy::Attributes));
             if victim.attributes().links <= 1 {
                 self.owe_no_alias(victim.id);
             }
             if removed.is_ok() {
-                self.lost_a_name(victim, directory, name);
+                self.lost_a_name(victim, *naming, directory, name);
             }
         }
         self.names_changed(directory, name);

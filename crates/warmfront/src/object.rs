@@ -55,8 +55,7 @@ pub(crate) struct Object {
     pub(crate) dirty: Dirty,
     /// Open files that refer to it.
     pub(crate) opens: AtomicU64,
-    /// It has lost its last name.
-    is_nameless: AtomicBool,
+    naming: AtomicU64,
     /// It is known to have no capability.
     is_without_capability: AtomicBool,
     pub(crate) streams: Mutex<Streams>,
@@ -114,6 +113,14 @@ impl Tenant {
     }
 }
 
+/// How often an object has been found under a name, in steps of [`FOUND`], and whether it has lost
+/// the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Naming(u64);
+
+const NAMELESS: u64 = 1;
+const FOUND: u64 = 2;
+
 /// What a read needs to know of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -162,7 +169,7 @@ impl Object {
             ranges: RangeLock::default(),
             dirty: Dirty::default(),
             opens: AtomicU64::new(0),
-            is_nameless: AtomicBool::new(false),
+            naming: AtomicU64::new(0),
             is_without_capability: AtomicBool::new(false),
             streams: Mutex::default(),
         }
@@ -202,14 +209,29 @@ impl Object {
         self.is_without_capability.load(Ordering::SeqCst)
     }
 
-    /// Notes whether it has lost its last name. The id of one that has may come back for another.
-    pub(crate) fn set_nameless(&self, is_nameless: bool) {
-        self.is_nameless.store(is_nameless, Ordering::SeqCst);
+    /// Notes that it has been found under a name, or that it never had one. The id of one that has
+    /// lost its last name may come back for another.
+    pub(crate) fn found_under(&self, has_name: bool) {
+        let found =
+            |before| Some((before & !NAMELESS) + FOUND + if has_name { 0 } else { NAMELESS });
+        self.naming.fetch_update(Ordering::SeqCst, Ordering::SeqCst, found).ok();
+    }
+
+    /// What is known of its names, to be looked at before one is taken away.
+    pub(crate) fn naming(&self) -> Naming {
+        Naming(self.naming.load(Ordering::SeqCst))
+    }
+
+    /// Notes that it has lost its last name, unless it has been found under one since `naming`: the
+    /// origin may have given its id to another by the time at which the loss is noted.
+    pub(crate) fn lost_last_name(&self, Naming(before): Naming) {
+        let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+        self.naming.compare_exchange(before, before | NAMELESS, success, failure).ok();
     }
 
     /// Whether it has lost its last name.
     pub(crate) fn is_nameless(&self) -> bool {
-        self.is_nameless.load(Ordering::SeqCst)
+        self.naming.load(Ordering::SeqCst) & NAMELESS != 0
     }
 
     /// Whether it has lost its last name, and nobody has it open: nobody will read it any more.

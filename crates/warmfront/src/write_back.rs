@@ -539,14 +539,16 @@ impl Pool {
         }
     }
 
-    /// Forgets what is dirty of a file that nobody can read any more.
+    /// Forgets what is dirty of a file that nobody can read any more. Its id may have come back for
+    /// another one by now: of that nothing is forgotten.
     pub(crate) fn discard(&self, object: &Arc<Object>) {
         let now = self.now();
-        let gone = object.dirty.discard(|| {
+        let clean = || {
             object.update(|version| version.settle_ahead(None, now));
             self.flash.unsynced.caught_up(object.id);
             self.write_back.files.lock().remove(&object.id);
-        });
+        };
+        let gone = object.dirty.discard(|| object.is_orphan(), clean);
         if gone.is_some() {
             self.release(object.id, 1);
         }
