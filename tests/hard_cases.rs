@@ -3,11 +3,11 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
@@ -672,5 +672,44 @@ fn descriptors_are_left_for_others() {
     drop((open, made));
     let opens = || File::open(mount.join("file")).is_ok();
     assert!(wait_until(Duration::from_secs(10), opens), "the descriptors come back");
+    mount.unmount();
+}
+
+/// A program saves its files by writing a new one and renaming it over the old one; the origin gives
+/// the new one the inode number of one that has just gone, perhaps that of another program.
+#[test]
+fn files_are_saved_by_replacing_them() {
+    const PROGRAMS: u64 = 3;
+    const LENGTH: Duration = Duration::from_secs(8);
+    require!(Requirement::Fuse);
+    let mut mount = Mount::builder().argument("-owrite=back").start();
+    let top = mount.path().to_owned();
+    let save = |program: u64| {
+        let top = top.join(program.to_string());
+        fs::create_dir(&top).expect("it can be made");
+        let mut random = storage::Random::new(program);
+        let began = Instant::now();
+        while began.elapsed() < LENGTH {
+            let (new, path) = (top.join("new"), top.join(random.below(4).to_string()));
+            let contents = random_bytes(random.below(1 << 32), 1 + random.below(70_000) as usize);
+            let mut file = File::create_new(&new).expect("it can be made");
+            file.write_all(&contents).expect("it can be written");
+            if random.below(2) == 0 {
+                file.sync_all().expect("it lasts");
+            }
+            drop(file);
+            fs::rename(&new, &path).expect("it is replaced");
+            let read = fs::read(&path).expect("it is there");
+            assert!(read == contents, "{} bytes of {}", read.len(), contents.len());
+            fs::hard_link(&path, top.join("link")).expect("it can be linked");
+            fs::remove_file(top.join("link")).expect("it can be removed");
+        }
+    };
+    std::thread::scope(|scope| {
+        for program in 0..PROGRAMS {
+            let save = &save;
+            scope.spawn(move || save(program));
+        }
+    });
     mount.unmount();
 }

@@ -50,11 +50,15 @@ pub(super) fn leave_spare(descriptor: &OwnedFd) -> rustix::io::Result<()> {
     }
 }
 
-/// Descriptors of objects in use: directories, the least recently used closed first, and objects
-/// with open files, kept until the last of these is closed.
+/// Most removed objects that are held for those who still refer to them.
+const REMOVED_MAX: usize = 4096;
+
+/// Descriptors of objects in use: directories, the least recently used closed first, objects
+/// with open files, kept until the last of these is closed, and objects that were removed through
+/// us, kept until nobody refers to them: until then no other object may have their inode number.
 ///
-/// Files without open files are not kept open: a descriptor would hold back the space of a file
-/// that is deleted behind our back, and would make an NFS client rename it instead.
+/// Other files without open files are not kept open: a descriptor would hold back the space of a
+/// file that is deleted behind our back, and would make an NFS client rename it instead.
 #[derive(Debug)]
 pub(super) struct DescriptorCache {
     directories_max: usize,
@@ -62,6 +66,7 @@ pub(super) struct DescriptorCache {
     by_use: BTreeMap<u64, ObjectId>,
     uses: u64,
     pinned: HashMap<ObjectId, (Arc<OwnedFd>, u64)>,
+    removed: HashMap<ObjectId, OwnedFd>,
 }
 
 impl DescriptorCache {
@@ -73,6 +78,7 @@ impl DescriptorCache {
             by_use: BTreeMap::new(),
             uses: 0,
             pinned: HashMap::new(),
+            removed: HashMap::new(),
         }
     }
 
@@ -128,6 +134,23 @@ impl DescriptorCache {
         self.pinned.remove(&object).map(|(descriptor, _)| descriptor)
     }
 
+    /// Holds an object that was removed, as far as there is room. The one returned is to be closed
+    /// by the caller.
+    #[must_use]
+    pub fn hold_removed(&mut self, object: ObjectId, descriptor: OwnedFd) -> Option<OwnedFd> {
+        if self.removed.len() >= REMOVED_MAX {
+            return Some(descriptor);
+        }
+        self.removed.insert(object, descriptor)
+    }
+
+    /// Nobody refers to an object any more that may have been removed. The descriptor returned is
+    /// to be closed by the caller.
+    #[must_use]
+    pub fn let_go(&mut self, object: ObjectId) -> Option<OwnedFd> {
+        self.removed.remove(&object)
+    }
+
     /// The descriptor of an object with open files.
     pub fn pinned(&self, object: ObjectId) -> Option<Arc<OwnedFd>> {
         self.pinned.get(&object).map(|(descriptor, _)| descriptor.clone())
@@ -145,6 +168,7 @@ impl DescriptorCache {
             assert_eq!(self.directories.get(object).map(|d| d.1), Some(*used));
         }
         assert!(self.pinned.values().all(|(_, count)| *count > 0), "a pin is leaked");
+        assert!(self.removed.len() <= REMOVED_MAX, "too many removed objects are held");
     }
 }
 

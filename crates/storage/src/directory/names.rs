@@ -189,8 +189,10 @@ impl Tree {
         flags: AtFlags,
     ) -> Result<()> {
         let directory = self.at(operation, parent, name)?;
+        let removed = self.last_named(parent, &directory, name);
         unlinkat(&*directory, name, flags)
             .map_err(|errno| self.name_error(operation, errno, parent, &directory))?;
+        self.hold_removed(removed);
         self.detach(parent, name);
         Ok(())
     }
@@ -206,6 +208,8 @@ impl Tree {
         const RENAME: &str = "rename";
         let from = self.at(RENAME, parent, name)?;
         let to = self.at(RENAME, new_parent, new_name)?;
+        let exchange = flags.contains(RenameFlags::EXCHANGE);
+        let replaced = (!exchange).then(|| self.last_named(new_parent, &to, new_name)).flatten();
         let renamed = if flags.is_empty() {
             renameat(&*from, name, &*to, new_name)
         } else {
@@ -220,7 +224,7 @@ impl Tree {
                 false => self.name_error(RENAME, errno, parent, &from),
             }
         })?;
-        let exchange = flags.contains(RenameFlags::EXCHANGE);
+        self.hold_removed(replaced);
         self.renamed((parent, name), (new_parent, new_name), exchange);
         Ok(())
     }

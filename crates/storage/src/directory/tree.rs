@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, fstatfs, openat};
 use rustix::io::Errno;
 
 use super::descriptor_cache::{DescriptorCache, leave_spare, raise_limit};
@@ -48,7 +48,13 @@ pub(super) struct Tree {
     state: Mutex<State>,
     pub capabilities: Capabilities,
     pub direct_refusals: AtomicU64,
+    /// Whether objects are held while they are removed.
+    holds_removed: bool,
 }
+
+/// The magic number of `statfs(2)` of NFS: its client renames what is held, and keeps it in its
+/// directory, which then cannot be removed.
+const NFS: u64 = 0x6969;
 
 struct State {
     nodes: NodeTable,
@@ -77,6 +83,7 @@ impl Tree {
         capabilities.set(Capabilities::DIRECT, options.direct && direct::is_supported(&readable));
         capabilities.set(Capabilities::OWNERSHIP, options.ownership && caller::may_switch());
         let directories_max = options.directories_max.unwrap_or_else(raise_limit);
+        let holds_removed = !fstatfs(&root).is_ok_and(|fs| u64::try_from(fs.f_type) == Ok(NFS));
         let state = State {
             nodes: NodeTable::new(root_identity),
             descriptors: DescriptorCache::new(directories_max),
@@ -89,6 +96,7 @@ impl Tree {
             state: Mutex::new(state),
             capabilities,
             direct_refusals: AtomicU64::new(0),
+            holds_removed,
         })
     }
 
@@ -197,8 +205,41 @@ impl Tree {
             let mut state = self.state.lock();
             state.nodes.forget(object, count);
             match state.nodes.node(object) {
-                Some(_) => None,
-                None => state.descriptors.remove(object),
+                Some(_) => (None, None),
+                None => (state.descriptors.remove(object), state.descriptors.let_go(object)),
+            }
+        };
+        drop(closed);
+    }
+
+    /// Before `name` in `parent` is taken away: a descriptor of what it leads to, if that is in use
+    /// and this is its last name. While it is held, its inode number goes to no other object.
+    pub fn last_named(
+        &self,
+        parent: ObjectId,
+        directory: &OwnedFd,
+        name: &OsStr,
+    ) -> Option<(ObjectId, OwnedFd)> {
+        if !self.holds_removed {
+            return None;
+        }
+        let object = self.state.lock().nodes.child(parent, name)?;
+        let handle = openat(directory, name, HANDLE, Mode::empty()).ok()?;
+        let stat = stat_of(&handle).ok()?;
+        let identity = identity_of(&stat).ok()?;
+        let is_last = identity.kind == Kind::Directory || stat.stx_nlink <= 1;
+        (is_last && identity.device == self.root_identity.device && leave_spare(&handle).is_ok())
+            .then_some((object, handle))
+    }
+
+    /// Holds an object that has been removed until nobody refers to it.
+    pub fn hold_removed(&self, removed: Option<(ObjectId, OwnedFd)>) {
+        let Some((object, handle)) = removed else { return };
+        let closed = {
+            let mut state = self.state.lock();
+            match state.nodes.node(object) {
+                Some(_) => state.descriptors.hold_removed(object, handle),
+                None => Some(handle),
             }
         };
         drop(closed);

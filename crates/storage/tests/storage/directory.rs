@@ -211,6 +211,42 @@ fn a_forgotten_object_is_unknown() {
     subject.lookup("directory").expect("the root is always known");
 }
 
+/// File systems give an inode number that has become free to the next file, as ext4 does.
+#[test]
+fn the_id_of_a_removed_object_is_not_given_to_another_one_while_it_is_in_use() {
+    let subject = Subject::directory();
+    let make = |name: &str| subject.create(name, b"contents").0;
+    let (unlinked, replaced) = (make("unlinked"), make("replaced"));
+    let directory = subject.make("directory");
+    let moved = make("moved");
+    let (origin, root) = (&subject.origin, subject.root);
+    let name = OsStr::new;
+    block_on(origin.unlink(root, name("unlinked"))).expect("it can be removed");
+    block_on(origin.remove_directory(root, name("directory"))).expect("it can be removed");
+    let flags = RenameFlags::empty();
+    let renamed = origin.rename(root, name("moved"), root, name("replaced"), flags);
+    block_on(renamed).expect("it can be replaced");
+    let in_use = [unlinked, replaced, directory, moved];
+    for number in 0..16 {
+        let object = make(&format!("file{number}"));
+        assert!(!in_use.contains(&object), "{object:?} is in use");
+        let object = subject.make(&format!("directory{number}"));
+        assert!(!in_use.contains(&object), "{object:?} is in use");
+    }
+    let is_held = |name: &str| {
+        let held = fs::read_dir("/proc/self/fd").expect("it can be read");
+        let mut paths = held.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        let removed = format!("{} (deleted)", subject.path(name).display());
+        paths.any(|path| path.as_os_str() == removed.as_str())
+    };
+    let removed = [("unlinked", unlinked), ("replaced", replaced), ("directory", directory)];
+    for (name, object) in removed {
+        assert!(is_held(name), "{name} is in use");
+        origin.forget(object, 1);
+        assert!(!is_held(name), "nobody refers to {name}");
+    }
+}
+
 #[test]
 fn ids_are_inode_numbers() {
     use std::os::unix::fs::MetadataExt;
