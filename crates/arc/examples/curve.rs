@@ -38,7 +38,7 @@ fn main() {
     println!("{:>9}  {:>9}  {:>12}  {:>14}", "records", "sampled", "ns an access", "ns if sampled");
     for keys in [64, 512, 2048, 8192, 100_000, 4_000_000] {
         let curve = Curve::default();
-        let load = Load { accesses: 1, hits: 1, horizon_bytes: 1 << 44, may_grow: true };
+        let load = Load { accesses: 1, hits: 1, ahead: 0, horizon_bytes: 1 << 44, may_grow: true };
         let mut state = 0x9E37_79B9_7F4A_7C15;
         let mut access = |key| {
             let hash = hash(key);

@@ -20,6 +20,8 @@ pub struct Load {
     pub accesses: u64,
     /// Those of them that were hits.
     pub hits: u64,
+    /// Those of them that were no hits, but found what had been brought ahead of them.
+    pub ahead: u64,
     /// Stack distances beyond this, in bytes, do not matter.
     pub horizon_bytes: u64,
     /// Whether the curve may take more memory.

@@ -25,6 +25,9 @@ counters! {
     DemandDataIohits = "demand_data_iohits",
     /// Records of contents that a read had to fetch.
     DemandDataMisses = "demand_data_misses",
+    /// Records of contents that a read found in RAM and that nobody had read before: read-ahead or
+    /// priming had brought them, or the start. They are in demand_data_hits too.
+    DemandDataHitsAhead = "demand_data_hits_ahead",
     /// Metadata answers given from RAM.
     DemandMetadataHits = "demand_metadata_hits",
     /// Metadata answers that the origin had to give.

@@ -59,8 +59,12 @@ pub struct CurveReport {
     /// The hit rate of today's size: contents in RAM, and what may still be taken of the ceiling
     /// or of a share of it.
     pub today: SizePoint,
-    /// Share of accesses, 0 to 1, that were hits in the cache that there is, prefetching included.
+    /// Share of accesses, 0 to 1, that were hits in the cache that there is. The first read of what
+    /// was brought ahead of it is none.
     pub measured_hit_rate: f64,
+    /// Share of accesses, 0 to 1, that were such first reads: read-ahead or priming had brought the
+    /// record, or the start.
+    pub ahead_rate: f64,
     /// Accesses to records that the curve speaks of. Older ones count in part.
     pub accesses: u64,
     /// Sampled accesses among them.
@@ -104,6 +108,7 @@ impl CurveReport {
             scope,
             today: snapshot.at(today).unwrap_or(no_hits).into(),
             measured_hit_rate: snapshot.measured_hit_rate,
+            ahead_rate: snapshot.ahead_rate,
             accesses: snapshot.accesses as u64,
             samples: snapshot.samples,
             sampled_records: snapshot.records,
@@ -170,13 +175,15 @@ impl Pool {
         let sum = |counter: Counter| -> u64 {
             tenants.iter().map(|tenant| tenant.counters.get(counter)).sum()
         };
-        let hits = sum(Counter::DemandDataHits);
+        let in_ram = sum(Counter::DemandDataHits);
+        let ahead = sum(Counter::DemandDataHitsAhead);
         let misses = sum(Counter::DemandDataIohits) + sum(Counter::DemandDataMisses);
         let ceiling = self.memory.ceiling_bytes();
         let taken = self.curve_bytes.load(Ordering::Relaxed);
         Load {
-            accesses: hits + misses,
-            hits,
+            accesses: in_ram + misses,
+            hits: in_ram.saturating_sub(ahead),
+            ahead,
             horizon_bytes: ceiling.saturating_mul(CEILINGS_TOLD).max(TOLD_BYTES_MIN),
             may_grow: taken + arc::CURVE_BYTES_MAX as u64 / 2 <= ceiling / CEILING_SHARE,
         }

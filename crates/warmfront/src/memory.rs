@@ -87,6 +87,14 @@ pub struct Memory {
     next_pool: AtomicU32,
 }
 
+/// What is cached under a key.
+#[derive(Debug)]
+pub(crate) struct InRam {
+    pub value: Cached,
+    /// It was prefetched, primed or brought back at the start, and nobody had read it before.
+    pub is_first_read: bool,
+}
+
 /// Bytes charged to the ceiling for as long as this lives.
 #[derive(Debug)]
 pub struct Charged<'a> {
@@ -186,9 +194,9 @@ impl Memory {
 
     /// What is cached under a key. Counts as use of it by the dataset `user`; without one it has
     /// no effect. What was passing by is kept when it is used.
-    pub(crate) fn lookup(&self, key: &Key, user: Option<u32>, now: Duration) -> Option<Cached> {
+    pub(crate) fn lookup(&self, key: &Key, user: Option<u32>, now: Duration) -> Option<InRam> {
         let Some(tenant) = user else {
-            return self.cache.peek(key);
+            return Some(InRam { value: self.cache.peek(key)?, is_first_read: false });
         };
         let hit = self.cache.hit(key, now)?;
         if hit.list.queue == Queue::Uncached {
@@ -197,7 +205,7 @@ impl Memory {
             // If it may not be kept, it has had its use.
             let _ = self.cache.insert(*key, hit.value.clone(), charge, now);
         }
-        Some(hit.value)
+        Some(InRam { value: hit.value, is_first_read: hit.first_after_prefetch })
     }
 
     /// Lets something pass by on its way to a reader whose use does not count. What is cached under

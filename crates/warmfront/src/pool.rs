@@ -551,7 +551,7 @@ impl Pool {
         part: Part<'_>,
     ) -> Option<Arc<Metadata>> {
         let key = Key::metadata(self.number, object, part);
-        match self.memory.lookup(&key, tenant.user(), self.now())? {
+        match self.memory.lookup(&key, tenant.user(), self.now())?.value {
             Cached::Metadata(metadata) => Some(metadata),
             Cached::Data(_) => None,
         }

@@ -66,7 +66,7 @@ impl OpenFile {
         let user = promotes.then(|| tenant.dataset.id());
         let mut pieces = Pieces::default();
         for number in layout.records(range.clone()) {
-            let record = self.cached(&layout, number, user, now)?;
+            let record = self.cached(tenant, &layout, number, user, now)?;
             pieces.push(record, within(&layout, number, &range));
         }
         self.pool.asked(self.object.id, range.start, pieces.len() as u64, false);
@@ -118,14 +118,19 @@ impl OpenFile {
     /// A record from RAM, if it is there with all its bytes.
     fn cached(
         &self,
+        tenant: &Tenant,
         layout: &Layout,
         number: u64,
         user: Option<u32>,
         now: Duration,
     ) -> Option<Arc<Record>> {
         let range = layout.record_range(number);
-        match self.pool.memory.lookup(&self.key(layout, number), user, now)? {
+        let found = self.pool.memory.lookup(&self.key(layout, number), user, now)?;
+        match found.value {
             Cached::Data(record) if record.bytes().len() as u64 >= range.end - range.start => {
+                if found.is_first_read {
+                    tenant.counters.add(Counter::DemandDataHitsAhead, 1);
+                }
                 Some(record)
             }
             _ => None,
@@ -183,7 +188,7 @@ impl OpenFile {
         let mut sources = Vec::new();
         let mut leads = Vec::new();
         for number in layout.records(range.clone()) {
-            let cached = if keeps { self.cached(layout, number, user, now) } else { None };
+            let cached = if keeps { self.cached(tenant, layout, number, user, now) } else { None };
             let source = match cached {
                 Some(record) => Source::Ready(record),
                 None => match self.pool.flights.claim(&self.key(layout, number)) {

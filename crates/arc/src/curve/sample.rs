@@ -64,11 +64,18 @@ pub(crate) struct Sample {
     period_samples: u64,
     /// The next slot as it was at the end of each of the last periods, oldest first.
     periods: [usize; PERIODS_REMEMBERED],
-    /// What of all accesses and hits up to the last period's end still counts.
-    accesses: f64,
-    hits: f64,
+    /// What of all accesses up to the last period's end still counts.
+    past: Present,
     /// The counters at that time.
     mark: Load,
+}
+
+/// Accesses of which older ones count in part, and what they were.
+#[derive(Debug, Clone, Copy, Default)]
+struct Present {
+    accesses: f64,
+    hits: f64,
+    ahead: f64,
 }
 
 impl Default for Sample {
@@ -85,8 +92,7 @@ impl Default for Sample {
             histogram: Histogram::default(),
             period_samples: 0,
             periods: [0; PERIODS_REMEMBERED],
-            accesses: 0.0,
-            hits: 0.0,
+            past: Present::default(),
             mark: Load::default(),
         }
     }
@@ -148,11 +154,13 @@ impl Sample {
         if self.records_max == 0 {
             return CurveSnapshot::default();
         }
-        let (accesses, hits) = self.present(load);
+        let Present { accesses, hits, ahead } = self.present(load);
+        let share = |part: f64| if accesses > 0.0 { part / accesses } else { 0.0 };
         let sizes: u64 = self.sizes.iter().copied().map(u64::from).sum();
         let snapshot = CurveSnapshot {
             accesses,
-            measured_hit_rate: if accesses > 0.0 { hits / accesses } else { 0.0 },
+            measured_hit_rate: share(hits),
+            ahead_rate: share(ahead),
             samples: self.histogram.samples() as u64,
             records: self.slots.len() as u64,
             rate: rate_of(self.settled),
@@ -170,13 +178,14 @@ impl Sample {
             + self.histogram.bytes()
     }
 
-    /// Accesses and hits that still count.
-    fn present(&self, load: &Load) -> (f64, f64) {
+    /// What of all accesses still counts.
+    fn present(&self, load: &Load) -> Present {
         let since = |now: u64, then: u64| now.saturating_sub(then) as f64;
-        (
-            self.accesses + since(load.accesses, self.mark.accesses),
-            self.hits + since(load.hits, self.mark.hits),
-        )
+        Present {
+            accesses: self.past.accesses + since(load.accesses, self.mark.accesses),
+            hits: self.past.hits + since(load.hits, self.mark.hits),
+            ahead: self.past.ahead + since(load.ahead, self.mark.ahead),
+        }
     }
 
     /// Sees to it that there is a slot, and that one more record fits if this one is new.
@@ -218,6 +227,7 @@ impl Sample {
             self.mark = Load {
                 accesses: load.accesses.saturating_sub(1),
                 hits: load.hits,
+                ahead: load.ahead,
                 ..Load::default()
             };
         }
@@ -243,8 +253,9 @@ impl Sample {
 
     /// Lets what is old count less, and fits the rate to the records that are in use.
     fn end_period(&mut self, load: &Load) {
-        let (accesses, hits) = self.present(load);
-        (self.accesses, self.hits, self.mark) = (accesses / 2.0, hits / 2.0, *load);
+        let Present { accesses, hits, ahead } = self.present(load);
+        self.past = Present { accesses: accesses / 2.0, hits: hits / 2.0, ahead: ahead / 2.0 };
+        self.mark = *load;
         self.histogram.halve();
         self.period_samples = 0;
         self.settled = self.threshold;
@@ -335,7 +346,7 @@ impl Sample {
         }
         assert_eq!(weight, self.weights.total(), "the sum of the bytes");
         self.histogram.validate();
-        assert!(self.accesses >= 0.0 && self.hits >= 0.0);
+        assert!(self.past.accesses >= 0.0 && self.past.hits >= 0.0);
     }
 }
 

@@ -28,6 +28,8 @@ pub struct CurveSnapshot {
     pub accesses: f64,
     /// Share of them, 0 to 1, that were hits in the cache that there is.
     pub measured_hit_rate: f64,
+    /// Share of them, 0 to 1, that found what had been brought ahead of them.
+    pub ahead_rate: f64,
     /// Sampled accesses among them.
     pub samples: u64,
     /// Sampled records that are remembered.

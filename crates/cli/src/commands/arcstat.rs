@@ -24,13 +24,13 @@ const INTERVAL_SECONDS_MIN: f64 = 0.1;
 /// A wait is cut into pieces of this, so that ctrl-C is noticed.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-const DEFAULT: &str = "time,read,ddread,ddh%,dmread,dmh%,pread,ph%,size,c,avail";
+const DEFAULT: &str = "time,read,ddread,ddh%,dda%,dmread,dmh%,pread,ph%,size,c,avail";
 const EXTENDED: &str = "time,mfu,mru,mfug,mrug,unc,evict,dread,pread,read";
 const FLASH: &str = "time,read,miss,l2read,l2hits,l2hit%,l2fed,l2bytes,l2wbytes,l2asize,l2size";
 const ZIL: &str = "time,commit,cp50,cp99,zrec,zwrite,batch,zbytes,zwbytes,zfull,zused,zsize";
 const IOSTAT: &str = "time,rd,rbytes,wr,wbytes,oread,orbytes,owrite,owbytes,ometa,l2hits,l2bytes,\
                       l2wbytes,zwrite,zwbytes,dirty,txg,state,age,delayed,commit,cp50,cp99,batch";
-const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,puse,pwaste";
+const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,dda%,puse,pwaste";
 
 /// Prints what a pool or a dataset was asked, second by second. The first line is the sum since it
 /// was mounted.

@@ -142,6 +142,10 @@ fn people(status: &Status) -> String {
     let counter = |name: &str| status.counters.get(name).copied().unwrap_or(0);
     let size = |name: &str| HumanSize(counter(name)).to_string();
     let rate = |kind: &str| hit_rate(&status.counters, kind);
+    let ahead = match ahead_rate(&status.counters) {
+        Some(share) => format!(" ({share} by what read-ahead or priming had brought)"),
+        None => String::new(),
+    };
     let used = counter("size");
     let share = used as f64 / status.ceiling_bytes.max(1) as f64;
     let mut lines = vec![
@@ -178,7 +182,7 @@ fn people(status: &Status) -> String {
                 HumanSize(counter("mfu_ghost_data") + counter("mfu_ghost_metadata"))
             ),
         ),
-        ("hit rate", format!("contents {}, metadata {}", rate("data"), rate("metadata"))),
+        ("hit rate", format!("contents {}{ahead}, metadata {}", rate("data"), rate("metadata"))),
         (
             "origin",
             format!(
@@ -272,6 +276,7 @@ fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
         ">DATA HITS",
         ">DATA MISSES",
         ">DATA RATE",
+        ">AHEAD",
         ">METADATA RATE",
         ">GHOST HITS",
         ">EVICTED",
@@ -286,6 +291,7 @@ fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
             count(counter("demand_data_hits")),
             count(counter("demand_data_iohits") + counter("demand_data_misses")),
             hit_rate(counters, "data"),
+            ahead_rate(counters).unwrap_or("-".to_string()),
             hit_rate(counters, "metadata"),
             count(counter("mru_ghost_hits") + counter("mfu_ghost_hits")),
             HumanSize(counter("evicted_bytes")).to_string(),
@@ -317,6 +323,15 @@ fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
     text
 }
 
+/// The share of demanded records that read-ahead or priming had brought and nobody had read before,
+/// if there were any. They are among the hits.
+fn ahead_rate(counters: &BTreeMap<String, u64>) -> Option<String> {
+    let counter = |what: &str| counters.get(&format!("demand_data_{what}")).copied().unwrap_or(0);
+    let ahead = counter("hits_ahead");
+    let all = counter("hits") + counter("iohits") + counter("misses");
+    (ahead > 0).then(|| percent(ahead, all))
+}
+
 /// The share of demanded answers of a kind that came from RAM.
 fn hit_rate(counters: &BTreeMap<String, u64>, kind: &str) -> String {
     let counter = |what: &str| counters.get(&format!("demand_{kind}_{what}")).copied().unwrap_or(0);
@@ -334,11 +349,12 @@ mod tests {
             ("demand_data_hits", 300),
             ("demand_data_iohits", 100),
             ("demand_data_misses", 600),
+            ("demand_data_hits_ahead", 200),
             ("demand_metadata_hits", 9000),
         ];
         let counters = counters.map(|(name, value)| (name.to_string(), value)).into();
         let text = datasets(&BTreeMap::from([("tank".to_string(), counters)]));
         let row: Vec<&str> = text.lines().nth(1).expect("a row").split_whitespace().collect();
-        assert_eq!(row[4..10], ["300", "700", "30.0", "%", "100.0", "%"], "{text}");
+        assert_eq!(row[4..12], ["300", "700", "30.0", "%", "20.0", "%", "100.0", "%"], "{text}");
     }
 }

@@ -174,6 +174,7 @@ fn table(why: &Why, rows_max: usize, form: Form) -> String {
         let reason = match (&run.reason, run.prefetched) {
             (Some(reason), _) => reason.clone(),
             (None, true) => "prefetched or primed, not read yet".to_string(),
+            (None, false) if run.hits == 0 => "read once".to_string(),
             (None, false) => "read".to_string(),
         };
         let mut row = vec![

@@ -1,5 +1,7 @@
 //! What the miss-ratio curve makes of reads.
 
+use std::time::Duration;
+
 use futures::executor::block_on;
 use warmfront::{CurveReport, CurveScope};
 
@@ -10,8 +12,12 @@ const CEILING: u64 = 64 << 20;
 
 /// Reads `records` records of a file again and again.
 fn read_in_a_loop(bench: &Bench, name: &str, records: usize, rounds: usize) {
+    bench.put(name, &pattern(records * RECORD, 1));
+    read_rounds(bench, name, records, rounds);
+}
+
+fn read_rounds(bench: &Bench, name: &str, records: usize, rounds: usize) {
     let contents = pattern(records * RECORD, 1);
-    bench.put(name, &contents);
     let file = bench.open(name, READ);
     for _ in 0..rounds {
         for (index, expected) in contents.chunks(RECORD).enumerate() {
@@ -62,14 +68,23 @@ fn what_is_not_cached_has_a_curve() {
 }
 
 #[test]
-fn prefetching_is_not_in_the_curve_but_in_what_is_measured() {
+fn the_first_read_of_what_was_brought_ahead_is_no_hit_of_the_cache() {
     let bench = Bench::new(&["prefetch=all", "recordsize=16K"], CEILING);
     read_in_a_loop(&bench, "file", 1000, 1);
     let report = curve(&bench);
     assert_eq!(report.accesses, 1000);
     assert_eq!(report.enough.map(|point| point.hit_rate), Some(0.0));
-    let hits = bench.counter("demand_data_hits") as f64 / 1000.0;
-    assert_eq!(report.measured_hit_rate, hits);
+    let ahead = bench.counter("demand_data_hits_ahead");
+    assert!(ahead > 0, "nothing was found that had been read ahead");
+    assert_eq!(bench.counter("demand_data_hits"), ahead, "no other hits");
+    assert_eq!(report.ahead_rate, ahead as f64 / 1000.0);
+    assert_eq!(report.measured_hit_rate, 0.0);
+    // From the second time on it is the cache that answers.
+    bench.clock.advance(Duration::from_secs(1));
+    read_rounds(&bench, "file", 1000, 1);
+    assert_eq!(bench.counter("demand_data_hits"), ahead + 1000);
+    assert_eq!(bench.counter("demand_data_hits_ahead"), ahead);
+    assert_eq!(curve(&bench).measured_hit_rate, 0.5);
 }
 
 #[test]

@@ -97,6 +97,8 @@ pub(crate) struct Column {
 }
 
 const DATA: [&str; 3] = ["demand_data_hits", "demand_data_iohits", "demand_data_misses"];
+/// Of the hits among these, those that nobody had read before.
+const AHEAD: &str = "demand_data_hits_ahead";
 const METADATA: [&str; 2] = ["demand_metadata_hits", "demand_metadata_misses"];
 const PREFETCH_DATA: [&str; 3] =
     ["prefetch_data_hits", "prefetch_data_iohits", "prefetch_data_misses"];
@@ -150,8 +152,18 @@ pub(crate) const COLUMNS: &[Column] = &[
     column!("ddmis", "demanded contents, misses a second", Kind::Rate(&[DATA[2]])),
     column!(
         "ddh%",
-        "demanded contents, share of hits",
+        "demanded contents, share of hits, first reads of what was brought ahead among them",
         Kind::Share { part: &[DATA[0]], whole: &DATA }
+    ),
+    column!(
+        "ddahit",
+        "demanded contents, first reads of what read-ahead or priming had brought, a second",
+        Kind::Rate(&[AHEAD])
+    ),
+    column!(
+        "dda%",
+        "demanded contents, share of such first reads: hits of no cache, but of read-ahead",
+        Kind::Share { part: &[AHEAD], whole: &DATA }
     ),
     column!(
         "ddm%",

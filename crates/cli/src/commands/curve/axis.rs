@@ -79,6 +79,7 @@ pub(crate) mod tests {
             scope: CurveScope::Dataset,
             today: SizePoint::default(),
             measured_hit_rate: 0.0,
+            ahead_rate: 0.0,
             accesses: 1_234_567,
             samples: 65_432,
             sampled_records: 12_000,

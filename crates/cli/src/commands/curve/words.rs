@@ -76,7 +76,7 @@ fn measured(report: &CurveReport) -> Option<String> {
         return None;
     }
     let reason = match more > 0.0 {
-        true => "prefetching helps, or ARC does better than LRU",
+        true => "ARC does better than LRU here",
         false => "the cache is not warm yet, others share it, or `primarycache` keeps contents out",
     };
     Some(format!(
@@ -91,10 +91,15 @@ fn measured(report: &CurveReport) -> Option<String> {
 fn first_reads(report: &CurveReport) -> Option<String> {
     let best = report.points.last()?.hit_rate;
     let first = 100.0 * (1.0 - best);
+    let ahead = 100.0 * report.ahead_rate;
+    let ahead = match ahead >= POINTS_WORTH_MENTION {
+        true => format!(": {ahead:.0} % of all found what had been brought ahead of them"),
+        false => String::new(),
+    };
     (first >= POINTS_WORTH_MENTION).then(|| {
         format!(
             "{first:.0} % of accesses were first ones, which no size answers; prefetching and \
-             priming do."
+             priming do{ahead}."
         )
     })
 }
@@ -172,6 +177,9 @@ mod tests {
         assert!(told[0].contains("too early") && told[0].contains("1,234"), "{told:?}");
         assert!(told[0].contains("10,000"), "{told:?}");
         assert!(told[2].contains("95 %") && told[2].contains("24 points more"), "{told:?}");
+        early.ahead_rate = 0.08;
+        let told = words(&early);
+        assert!(told[3].ends_with("do: 8 % of all found what had been brought ahead of them."));
         let empty = CurveReport { knee: None, enough: None, points: Vec::new(), ..early };
         assert!(words(&empty)[0].contains("No contents have been read"));
     }
