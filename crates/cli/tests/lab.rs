@@ -26,7 +26,7 @@ fn with_loop() -> TempDir {
 #[test]
 fn rows_for_programs() {
     let directory = with_loop();
-    let arguments = ["loop.trace", "--policies", "lru,min", "--sizes", "80%,5b", "--json"];
+    let arguments = ["loop.trace", "--policies", "lru,min,lru", "--sizes", "80%,5b,5b", "--json"];
     let output = lab(directory.path(), &arguments);
     assert!(output.status.success(), "{output:?}");
     let rows: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
@@ -135,13 +135,23 @@ fn several_traces_end_with_standings() {
 fn every_mistake_has_its_message() {
     let directory = with_loop();
     fs::write(directory.path().join("cut.zst"), [0x28, 0xb5, 0x2f, 0xfd, 4]).expect("written");
-    let cases: [(&[&str], i32, &[&str]); 7] = [
+    let cases: [(&[&str], i32, &[&str]); 9] = [
         (&["none.trace"], 1, &["cannot open the trace none.trace"]),
         (&["cut.zst"], 1, &["cannot read the trace cut.zst", "byte 0"]),
         (&["loop.trace", "--format", "ssdsim"], 1, &["loop.trace, line 1", "device"]),
         (&["loop.trace", "--format", "blktrace"], 2, &["`blktrace`", "vscsi"]),
         (&["loop.trace", "--policies", "lru,fifo"], 2, &["`fifo`", "s3-fifo"]),
         (&["loop.trace", "--sizes", "1%,,2%"], 2, &["`` is not a size", "512M"]),
+        (
+            &["loop.trace", "--sizes", "50%,4095"],
+            2,
+            &["a cache of 4095 bytes", "of loop.trace", "takes 4096;"],
+        ),
+        (
+            &["loop.trace", "--sizes", "2K", "--charge"],
+            2,
+            &["a cache of 2048 bytes", "takes 4096;"],
+        ),
         (&["loop.trace", "--plot", "no/where.svg"], 1, &["cannot write the plot no/where.svg"]),
     ];
     for (arguments, status, parts) in cases {

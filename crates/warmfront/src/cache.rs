@@ -37,6 +37,32 @@
 //! error ([`FetchError::Reentrant`]). Two fetches that wait for each other's keys wait for ever, as
 //! two threads do that take two locks in opposite order; and a thread that waits in `get_or_fetch`
 //! cannot run the task that fetches: tasks use `get_or_fetch_async`.
+//!
+//! A future of `get_or_fetch_async` fetches within the task that polls it. If it has begun, and is
+//! then neither polled nor dropped, all who ask for its key wait for as long: nothing tells it from
+//! one that is slow. That happens to a future that lost a `select!` by reference, or stands in a
+//! list that nobody drives any more. Drop it, and one of those who wait fetches instead; or spawn
+//! what has to go on as a task of the executor, and let the fetch wait for the task's handle. Who
+//! must not wait for long puts a timeout around the call: dropping one that waits hinders nobody.
+//!
+//! ```
+//! use std::future::pending;
+//! use std::task::{Context, Poll, Waker};
+//! use warmfront::cache::Cache;
+//!
+//! let cache: Cache<u32, u32> =
+//!     Cache::builder().capacity_bytes(1 << 20).weigher(|_, _| 0).build()?;
+//! let mut context = Context::from_waker(Waker::noop());
+//! let never = pending::<Result<u32, std::io::Error>>();
+//! let mut idle = Box::pin(cache.get_or_fetch_async(&1, never));
+//! assert!(idle.as_mut().poll(&mut context).is_pending());
+//! let other = async { Ok::<_, std::io::Error>(10) };
+//! let mut waits = Box::pin(cache.get_or_fetch_async(&1, other));
+//! assert!(waits.as_mut().poll(&mut context).is_pending());
+//! drop(idle);
+//! assert!(matches!(waits.as_mut().poll(&mut context), Poll::Ready(Ok(10))));
+//! # Ok::<(), warmfront::cache::BuildError>(())
+//! ```
 
 mod builder;
 mod departure;
@@ -260,6 +286,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// [`NotKept`] holds the value and the reason when it was not admitted, above all because it
     /// weighs more than [`Cache::entry_bytes_max`]. The key's former value is gone then too: it is
     /// out of date.
+    ///
+    /// # Panics
+    /// If the weigher does. Nothing has changed then, so the former value is still there.
     ///
     /// ```
     /// use warmfront::cache::{Cache, Refused};

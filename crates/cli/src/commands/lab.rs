@@ -8,7 +8,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-use ::lab::{Form, Format, Replay, Row, Trace};
+use ::lab::{Form, Format, Replay, Row, Size, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::{LabCommand, PoliciesArguments};
@@ -93,6 +93,17 @@ fn replay(plan: &Replay, path: &Path, format: Option<Format>) -> Result<(Trace, 
     let bar = progress_bar();
     bar.set_message(format!("reading {}", path.display()));
     let trace = Trace::read(path, format).map_err(Failure::new)?;
+    for size in &plan.sizes {
+        if let (Size::Bytes(bytes), Some(block)) = (*size, plan.form.block_bytes(&trace))
+            && bytes < u64::from(block)
+        {
+            return Err(Failure::usage(format!(
+                "a cache of {bytes} bytes has no room for a block of {}, which takes {block}; \
+                 write at least so many bytes, or a number of blocks such as 1b",
+                path.display()
+            )));
+        }
+    }
     bar.set_length(plan.requests(&trace));
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {human_pos} requests, {eta} left") {
         bar.set_style(style);

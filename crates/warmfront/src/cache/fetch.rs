@@ -35,7 +35,8 @@ pub enum FetchError {
     /// The fetch returned this error.
     #[error("value not fetched: {0}")]
     Failed(Arc<dyn Error + Send + Sync>),
-    /// The fetch panicked, in another caller; that caller goes on panicking.
+    /// The fetch panicked, or weighing what it brought, in another caller; that caller goes on
+    /// panicking.
     #[error("value not fetched: the caller that was fetching it panicked; ask again")]
     Panicked,
     /// A fetch asked for the key that it fetches itself.
@@ -82,8 +83,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// The value under `key`; if it is absent, runs `fetch` on this thread and keeps what it
     /// returns. Concurrent callers for one key, threads and tasks, run one fetch between them.
     ///
-    /// A value that is too large to be kept is returned all the same, and counted. If the fetch
-    /// panics, this call goes on panicking. If the key is removed or inserted meanwhile, the value
+    /// A value that is too large to be kept is returned all the same, and counted. If the fetch or
+    /// the weigher panics, this call goes on panicking. If the key is removed or inserted meanwhile, the value
     /// is returned and not kept.
     ///
     /// # Errors
@@ -136,7 +137,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// is polled.
     ///
     /// If the result is dropped before it is ready, another caller that waits drives its own fetch
-    /// instead.
+    /// instead. One that has begun to fetch and is kept, but not polled, keeps all others waiting:
+    /// see [deadlocks](super#deadlocks).
     ///
     /// # Errors
     /// As [`get_or_fetch`](Cache::get_or_fetch).
@@ -216,13 +218,19 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     where
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let error = match ended {
-            Ok(Ok(value)) => {
-                let key = fetching.lead().key().clone();
+        let key = fetching.lead().key();
+        let weighed = ended.and_then(|outcome| match outcome {
+            Ok(value) => catch_unwind(AssertUnwindSafe(|| {
                 let admission = Admission::of(self, key.clone(), value.clone());
+                Ok((key.clone(), value.clone(), value, admission))
+            })),
+            Err(error) => Ok(Err(error)),
+        });
+        let error = match weighed {
+            Ok(Ok((key, for_others, value, admission))) => {
                 let mut admitted = None;
                 let admit = || admitted = Some(admission.run(self));
-                fetching.end().land_after(Ok(value.clone()), admit);
+                fetching.end().land_after(Ok(for_others), admit);
                 // A refusal is counted and told; the caller has the value.
                 let _ = admitted.map(|admitted| admitted.announce(self, &key));
                 return Ok(value);

@@ -101,6 +101,46 @@ fn a_panic_goes_on_in_its_caller_and_is_an_error_for_the_others() {
     cache.validate().unwrap();
 }
 
+/// A weigher that panics on 7 and is fine with the rest.
+fn with_a_trap() -> Cache<u64, u64> {
+    let weigher = |_: &u64, value: &u64| {
+        assert_ne!(*value, 7, "meant to happen in this test");
+        0
+    };
+    Cache::builder().capacity_bytes(1 << 20).weigher(weigher).build().unwrap()
+}
+
+#[test]
+fn a_weigher_that_panics_does_so_in_its_caller_and_is_an_error_for_the_others() {
+    let cache = with_a_trap();
+    let (fetches, outcomes) = crowd(&cache, || Ok(7));
+    assert_eq!(fetches, 1, "the others do not try it one after the other");
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_none()).count(), 1);
+    let errors = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome, Some(Err(FetchError::Panicked))))
+        .count();
+    assert_eq!(errors, 7);
+    assert_eq!(cache.get_or_fetch(&1, || Ok::<_, String>(8)).unwrap(), 8, "not poisoned");
+    let statistics = cache.statistics();
+    assert_eq!((statistics.fetches_failed, statistics.fetches_abandoned), (1, 0));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn an_insertion_whose_weigher_panics_changes_nothing() {
+    let cache = with_a_trap();
+    cache.insert(1, 8).unwrap();
+    let before = cache.statistics();
+    assert!(catch_unwind(AssertUnwindSafe(|| cache.insert(1, 7))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| cache.insert(2, 7))).is_err());
+    assert_eq!(cache.statistics(), before);
+    assert_eq!((cache.peek(&1), cache.peek(&2)), (Some(8), None));
+    cache.validate().unwrap();
+    cache.insert(2, 9).unwrap();
+    assert_eq!(cache.peek(&2), Some(9));
+}
+
 #[test]
 fn the_error_of_a_fetch_keeps_its_type() {
     let cache = small();
