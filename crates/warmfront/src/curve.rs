@@ -50,6 +50,20 @@ pub struct SizePoint {
 /// It is of reads of contents, by record, and of an LRU cache without prefetching; see
 /// [`arc::Curve`]. Metadata is not in it: most of its answers come from objects in use, which are
 /// not cached records, and they are too small for the size to be chosen by them.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// file.read(0, 8).await?;
+/// file.read(0, 8).await?;
+/// let curve = pool.curve(None)?;
+/// // The first access is a miss at every size; the second is a hit if the record is still there.
+/// assert_eq!(curve.points.last().map(|point| point.hit_rate), Some(0.5));
+/// assert_eq!(curve.measured_hit_rate, 0.5);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CurveReport {
     /// The pool or dataset.
@@ -91,6 +105,18 @@ impl From<CurvePoint> for SizePoint {
 
 impl CurveReport {
     /// The point of a size, between the points that there are. `None` while there are none.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.read(0, 8).await?;
+    /// file.read(0, 8).await?;
+    /// let half = pool.curve(None)?.at(32 << 20).expect("something was read");
+    /// assert_eq!(half.hit_rate, 0.5);
+    /// # Ok(()) }) }
+    /// ```
     pub fn at(&self, bytes: u64) -> Option<SizePoint> {
         let point = |point: &SizePoint| CurvePoint {
             bytes: point.bytes,
@@ -193,6 +219,19 @@ impl Pool {
     ///
     /// # Errors
     /// When there is no such dataset.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.read(0, 8).await?;
+    /// let curve = pool.curve(None)?;
+    /// assert_eq!((curve.name.as_str(), curve.accesses), ("tank", 1));
+    /// assert!(curve.is_too_early);
+    /// assert!(pool.curve(Some("tank/other")).is_err());
+    /// # Ok(()) }) }
+    /// ```
     pub fn curve(&self, dataset: Option<&str>) -> Result<CurveReport, DatasetError> {
         let tenants = self.tenants();
         let arc = self.memory.cache.statistics();
@@ -227,6 +266,17 @@ impl Pool {
     ///
     /// # Errors
     /// When there is no such dataset.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.read(0, 8).await?;
+    /// let names: Vec<String> = pool.curves(None, true)?.into_iter().map(|it| it.name).collect();
+    /// assert_eq!(names, ["tank", "tank"], "the pool, and its own dataset");
+    /// # Ok(()) }) }
+    /// ```
     pub fn curves(
         &self,
         dataset: Option<&str>,

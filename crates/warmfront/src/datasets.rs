@@ -16,6 +16,13 @@ use crate::share::{self, ShareError};
 pub use tree::DatasetTree;
 
 /// A subtree of a pool's origin with properties of its own.
+///
+/// ```
+/// let datasets = warmfront::Datasets::new("tank")?;
+/// let dataset = datasets.of_path("".as_ref());
+/// assert_eq!((dataset.name(), dataset.properties().recordsize), ("tank", 128 << 10));
+/// # Ok::<(), warmfront::DatasetError>(())
+/// ```
 #[derive(Debug)]
 pub struct Dataset {
     /// Given when it is first asked for: most trees are only looked at, and ids are few.
@@ -38,6 +45,14 @@ pub enum Source {
 }
 
 /// One property of one dataset, as `get` prints it.
+///
+/// ```
+/// let datasets = warmfront::Datasets::new("tank")?;
+/// for row in datasets.get("tank")? {
+///     println!("{} {} ({:?})", row.property, row.value, row.source);
+/// }
+/// # Ok::<(), warmfront::DatasetError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PropertyRow {
     /// The dataset.
@@ -54,6 +69,13 @@ pub struct PropertyRow {
 }
 
 /// Why the tree of datasets was not changed.
+///
+/// ```
+/// let datasets = warmfront::Datasets::new("tank")?;
+/// let unknown = datasets.set("tank/mail", "recordsize", "16K").unwrap_err();
+/// assert!(matches!(unknown, warmfront::DatasetError::Unknown { .. }));
+/// # Ok::<(), warmfront::DatasetError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatasetError {
@@ -166,6 +188,14 @@ struct Trie {
 }
 
 /// A place in the tree of paths. Going down switches to another dataset where one begins.
+///
+/// ```
+/// let datasets = warmfront::Datasets::new("tank")?;
+/// datasets.create("tank/mail", None)?;
+/// let inbox = datasets.root().child("mail".as_ref()).child("inbox".as_ref());
+/// assert_eq!(inbox.dataset().name(), "tank/mail");
+/// # Ok::<(), warmfront::DatasetError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct DatasetCursor {
     dataset: Arc<Dataset>,
@@ -244,11 +274,27 @@ impl Datasets {
     }
 
     /// The dataset to which a path relative to the pool's top belongs.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", None)?;
+    /// assert_eq!(datasets.of_path("mail/inbox".as_ref()).name(), "tank/mail");
+    /// assert_eq!(datasets.of_path("other".as_ref()).name(), "tank");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn of_path(&self, path: &Path) -> Arc<Dataset> {
         path.iter().fold(self.root(), |cursor, name| cursor.child(name)).dataset
     }
 
     /// All datasets, in the order of their names.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", None)?;
+    /// let names: Vec<_> = datasets.list().iter().map(|it| it.name().to_string()).collect();
+    /// assert_eq!(names, ["tank", "tank/mail"]);
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn list(&self) -> Vec<Arc<Dataset>> {
         self.state.read().tree.datasets().cloned().collect()
     }
@@ -258,6 +304,17 @@ impl Datasets {
     ///
     /// # Errors
     /// That of `edit`, or when the result asks for shares of the ARC that cannot be given.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// // Both, or neither.
+    /// datasets.edit(|tree| {
+    ///     tree.create("tank/mail", None)?;
+    ///     tree.set("tank/mail", "recordsize", "16K")
+    /// })?;
+    /// assert_eq!(datasets.list().len(), 2);
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn edit(
         &self,
         edit: impl FnOnce(&mut DatasetTree) -> Result<(), DatasetError>,
@@ -270,6 +327,17 @@ impl Datasets {
     ///
     /// # Errors
     /// As [`edit`](Datasets::edit), or that of `save`; then all is as it was.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// # use warmfront::DatasetError;
+    /// // What cannot be saved is not in force either.
+    /// let add = |tree: &mut warmfront::DatasetTree| tree.create("tank/mail", None);
+    /// let save = || Err(DatasetError::Unknown { name: "the disk is full".to_string() });
+    /// assert!(datasets.edit_and_save::<(), DatasetError>(add, save).is_err());
+    /// assert_eq!(datasets.list().len(), 1);
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn edit_and_save<T, E: From<DatasetError>>(
         &self,
         edit: impl FnOnce(&mut DatasetTree) -> Result<(), DatasetError>,
@@ -312,6 +380,13 @@ impl Datasets {
     ///
     /// # Errors
     /// When the name or the path is wrong or taken, or the dataset above is missing.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", Some("var/mail".as_ref()))?;
+    /// assert_eq!(datasets.of_path("var/mail/inbox".as_ref()).name(), "tank/mail");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn create(&self, name: &str, path: Option<&Path>) -> Result<(), DatasetError> {
         self.edit(|tree| tree.create(name, path))
     }
@@ -320,6 +395,15 @@ impl Datasets {
     ///
     /// # Errors
     /// When there is none, or it has others below it.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", None)?;
+    /// datasets.create("tank/mail/old", None)?;
+    /// assert!(datasets.destroy("tank/mail", false).is_err(), "there is one below");
+    /// datasets.destroy("tank/mail", true)?;
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn destroy(&self, name: &str, recursive: bool) -> Result<(), DatasetError> {
         self.edit(|tree| tree.destroy(name, recursive))
     }
@@ -328,6 +412,14 @@ impl Datasets {
     ///
     /// # Errors
     /// When there is no such dataset, property or value.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.set("tank", "prefetch", "none")?;
+    /// let error = datasets.set("tank", "prefetch", "nnone").unwrap_err().to_string();
+    /// assert!(error.contains("did you mean `none`"), "{error}");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn set(&self, name: &str, property: &str, value: &str) -> Result<(), DatasetError> {
         self.edit(|tree| tree.set(name, property, value))
     }
@@ -337,6 +429,15 @@ impl Datasets {
     ///
     /// # Errors
     /// When there is no such dataset or property.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", None)?;
+    /// datasets.set("tank/mail", "recordsize", "16K")?;
+    /// datasets.inherit("tank/mail", "recordsize", false)?;
+    /// assert!(datasets.local("tank/mail")?.is_empty());
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn inherit(&self, name: &str, property: &str, recursive: bool) -> Result<(), DatasetError> {
         self.edit(|tree| tree.inherit(name, property, recursive))
     }
@@ -345,6 +446,15 @@ impl Datasets {
     ///
     /// # Errors
     /// When there is no such dataset.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.set("tank", "recordsize", "16K")?;
+    /// let rows = datasets.get("tank")?;
+    /// let row = rows.iter().find(|row| row.property == "recordsize").expect("it is one of them");
+    /// assert_eq!((row.value.as_str(), &row.source), ("16K", &warmfront::Source::Local));
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn get(&self, name: &str) -> Result<Vec<PropertyRow>, DatasetError> {
         let state = self.state.read();
         state.tree.check_known(name)?;
@@ -365,6 +475,13 @@ impl Datasets {
     ///
     /// # Errors
     /// When there is no such dataset.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.set("tank", "recordsize", "16K")?;
+    /// assert_eq!(datasets.local("tank")?["recordsize"], "16K");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn local(&self, name: &str) -> Result<BTreeMap<&'static str, String>, DatasetError> {
         self.state.read().tree.local(name).cloned()
     }

@@ -22,6 +22,16 @@ use crate::reader::Reader;
 const LOOKUPS_AHEAD: usize = 32;
 
 /// An open directory: the names it had when they were asked for, or when it was rewound.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// let directory = pool.open_directory(pool.root()).await?;
+/// for entry in directory.entries().await?.iter() {
+///     println!("{}", entry.name.display());
+/// }
+/// # Ok(()) }) }
+/// ```
 pub struct OpenDirectory {
     pool: Arc<Pool>,
     object: Arc<Object>,
@@ -36,6 +46,15 @@ impl Pool {
     ///
     /// # Errors
     /// [`EngineError::is_stale`] when its name now leads to another object.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let directory = pool.open_directory(pool.root()).await?;
+    /// let names: Vec<_> = directory.entries().await?.iter().map(|it| it.name.clone()).collect();
+    /// assert_eq!(names, ["file"]);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn open_directory(self: &Arc<Self>, id: ObjectId) -> Result<Arc<OpenDirectory>> {
         self.open_directory_for(Reader::Counted, id).await
     }
@@ -123,6 +142,14 @@ impl OpenDirectory {
     /// # Errors
     /// When the names are not cached and the origin cannot tell them, or when there is no room for
     /// them because too many others are being read.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let directory = pool.open_directory(pool.root()).await?;
+    /// assert_eq!(directory.entries().await?.len(), 1);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn entries(&self) -> Result<Arc<Listing>> {
         Ok(self.held().await?.names().clone())
     }
@@ -145,6 +172,20 @@ impl OpenDirectory {
     ///
     /// # Errors
     /// As [`Pool::open_directory`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let directory = pool.open_directory(pool.root()).await?;
+    /// assert_eq!(directory.entries().await?.len(), 1);
+    /// let name = "new".as_ref();
+    /// let node = Node { parent: pool.root(), name, permissions: 0o755, caller: CALLER };
+    /// pool.make_directory(node).await?;
+    /// assert_eq!(directory.entries().await?.len(), 1, "the listing that was begun");
+    /// directory.rewind().await?;
+    /// assert_eq!(directory.entries().await?.len(), 2);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn rewind(&self) -> Result<()> {
         let coherence = self.pool.properties(&self.object).coherence;
         let now = self.pool.now();

@@ -3,6 +3,14 @@ use storage::{ObjectId, OriginError};
 use crate::datasets::DatasetError;
 
 /// Why the engine could not do what it was asked.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// let error = pool.lookup(pool.root(), "nowhere".as_ref()).await.unwrap_err();
+/// assert!(error.is_not_found() && !error.is_unreachable());
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {

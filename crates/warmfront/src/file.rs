@@ -34,6 +34,17 @@ pub enum KernelCache {
 }
 
 /// An open file of a pool.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// let file = pool.open_file(found.object, READ_WRITE).await?;
+/// file.write(0, b"C").await?;
+/// assert_eq!(file.read(0, 8).await?.to_vec(), b"Contents");
+/// file.close().await?;
+/// # Ok(()) }) }
+/// ```
 pub struct OpenFile {
     pub(crate) pool: Arc<Pool>,
     pub(crate) object: Arc<Object>,
@@ -54,6 +65,15 @@ impl Pool {
     ///
     /// # Errors
     /// [`EngineError::is_stale`] when its name now leads to another object.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// assert_eq!(file.read(0, 3).await?.to_vec(), b"con");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn open_file(
         self: &Arc<Self>,
         id: ObjectId,
@@ -130,6 +150,17 @@ impl Pool {
     ///
     /// # Errors
     /// `EEXIST` when the name exists; else as the origin decides.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let name = "new".as_ref();
+    /// let node = Node { parent: pool.root(), name, permissions: 0o755, caller: CALLER };
+    /// let (found, file) = pool.create_file(node, READ_WRITE).await?;
+    /// file.write(0, b"new").await?;
+    /// assert_eq!(file.object(), found.object);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn create_file(
         self: &Arc<Self>,
         node: Node<'_>,
@@ -166,6 +197,16 @@ impl Pool {
     ///
     /// # Errors
     /// As the origin decides.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let root = pool.root();
+    /// let (found, file) = pool.create_unnamed(root, 0o600, CALLER, READ_WRITE).await?;
+    /// file.write(0, b"nobody can open this by a name").await?;
+    /// pool.link(found.object, root, "now they can".as_ref()).await?;
+    /// # Ok(()) }) }
+    /// ```
     pub async fn create_unnamed(
         self: &Arc<Self>,
         parent: ObjectId,
@@ -318,6 +359,17 @@ impl OpenFile {
     ///
     /// # Errors
     /// When the origin could not make them so.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// file.sync(false).await?;
+    /// assert!(!pool.is_dirty(), "the origin has it");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn sync(&self, data_only: bool) -> Result<()> {
         let synced = self.pool.sync_object(self, data_only).await;
         self.tell_failure()?;
@@ -334,6 +386,17 @@ impl OpenFile {
     ///
     /// # Errors
     /// When something that was written before did not get to the origin.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// // Tells what could not be written, if anything.
+    /// file.close().await?;
+    /// # Ok(()) }) }
+    /// ```
     pub async fn close(&self) -> Result<()> {
         let coherence = self.tenant().properties().coherence;
         if self.mode.write && coherence != Coherence::Exclusive && !self.object.is_nameless() {
@@ -357,6 +420,18 @@ impl OpenFile {
     ///
     /// # Errors
     /// `ENXIO` past the end.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// use warmfront::storage::SeekFrom;
+    ///
+    /// // Behind the contents lies the end, which counts as a hole.
+    /// assert_eq!(file.seek(SeekFrom::Hole(0)).await?, 8);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn seek(&self, from: SeekFrom) -> Result<u64> {
         self.pool.write_out(&self.object).await?;
         Ok(self.origin_file().await?.seek(from).await?)

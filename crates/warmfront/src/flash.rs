@@ -139,6 +139,28 @@ impl Pool {
     ///
     /// # Errors
     /// When it does not work, is too small, or holds what it would be a pity to lose.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// use warmfront::flash::{Opened, Opening};
+    /// use warmfront::storage::MemoryDevice;
+    ///
+    /// let opening = Opening {
+    ///     pool: [1; 16],
+    ///     device: [2; 16],
+    ///     salt: [3; 16],
+    ///     life: 1,
+    ///     lives: None,
+    ///     wall_seconds: 1_000_000,
+    ///     force: false,
+    ///     empty: false,
+    /// };
+    /// let device = Arc::new(MemoryDevice::new(64 << 20, 4096));
+    /// assert_eq!(pool.add_cache(device, &opening).await?, Opened::Formatted);
+    /// assert!(pool.has_caches());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn add_cache(
         self: &Arc<Self>,
         device: Arc<dyn Device>,

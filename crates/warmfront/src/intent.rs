@@ -82,6 +82,27 @@ impl Pool {
     ///
     /// # Errors
     /// When what is under way could not be brought to the origin first.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// use warmfront::storage::MemoryDevice;
+    /// use warmfront::zil::{Log, Opening, Options};
+    ///
+    /// let device = Arc::new(MemoryDevice::new(32 << 20, 4096));
+    /// let opening = Opening { pool: [1; 16], log: [2; 16], seed: [3; 16], force: false };
+    /// let clock = Arc::new(RealClock::new());
+    /// let log = Log::format(device, opening, Options::default(), clock).await?;
+    /// pool.add_log(Arc::new(log), Arc::new(|| Ok(()))).await?;
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// // The log has it now; the origin gets it within seconds.
+    /// file.sync(false).await?;
+    /// assert_eq!(pool.log_statistics().map(|log| log.commits), Some(1));
+    /// pool.remove_log().await?;
+    /// # Ok(()) }) }
+    /// ```
     pub async fn add_log(self: &Arc<Self>, log: Arc<Log>, renounce: Renounce) -> Result<()> {
         let (appended_bytes, kept_since) = (AtomicU64::new(0), Mutex::default());
         let intent = Intent { log, renounce, appended_bytes, kept_since };

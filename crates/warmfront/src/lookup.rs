@@ -27,6 +27,16 @@ const SPACE_TRUST_MAX: Duration = Duration::from_secs(60);
 
 /// An object that a look-up has found. It has one more use, which
 /// [`Pool::forget`] gives back.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// assert_eq!(found.attributes.size, 8);
+/// // For so long whoever stands above need not ask for the name again.
+/// println!("{:?}", found.entry_ttl);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
     /// Which object.
@@ -54,6 +64,16 @@ impl Pool {
     /// # Errors
     /// [`EngineError::is_not_found`] when there is no such name; it may be taken not to exist for
     /// [`negative_ttl`](Pool::negative_ttl).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// assert_eq!(found.attributes.size, 8);
+    /// assert!(pool.lookup(pool.root(), "other".as_ref()).await.unwrap_err().is_not_found());
+    /// pool.forget(found.object, 1);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn lookup(&self, parent: ObjectId, name: &OsStr) -> Result<Found> {
         self.lookup_for(Reader::Counted, parent, name).await
     }
@@ -302,6 +322,15 @@ impl Pool {
     ///
     /// # Errors
     /// [`EngineError::is_stale`] when the object's name now leads elsewhere.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// let answer = pool.attributes(found.object, None).await?;
+    /// assert_eq!((answer.attributes.size, answer.attributes.links), (8, 1));
+    /// # Ok(()) }) }
+    /// ```
     pub async fn attributes(&self, id: ObjectId, file: Option<&OpenFile>) -> Result<Attributed> {
         self.attributes_for(Reader::Counted, id, file).await
     }
@@ -421,6 +450,18 @@ impl Pool {
     ///
     /// # Errors
     /// As the origin decides.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// use warmfront::storage::SetAttributes;
+    ///
+    /// let change = SetAttributes { size: Some(3), ..SetAttributes::default() };
+    /// let answer = pool.set_attributes(found.object, None, change).await?;
+    /// assert_eq!(answer.attributes.size, 3);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn set_attributes(
         self: &Arc<Self>,
         id: ObjectId,
@@ -509,6 +550,16 @@ impl Pool {
     ///
     /// # Errors
     /// As the origin decides.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let name = "link".as_ref();
+    /// let node = Node { parent: pool.root(), name, permissions: 0o755, caller: CALLER };
+    /// let link = pool.symlink(node, "file".as_ref()).await?;
+    /// assert_eq!(*pool.read_link(link.object).await?, "file");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn read_link(&self, id: ObjectId) -> Result<Arc<OsString>> {
         self.read_link_for(Reader::Counted, id).await
     }
@@ -561,6 +612,14 @@ impl Pool {
     ///
     /// # Errors
     /// When the origin does not answer.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let space = pool.space().await?;
+    /// assert!(space.blocks_free <= space.blocks);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn space(&self) -> Result<SpaceUsage> {
         let root = self.object(self.root())?;
         let trusted = trust(self.properties(&root).coherence).min(SPACE_TRUST_MAX);
@@ -579,6 +638,18 @@ impl Pool {
     ///
     /// # Errors
     /// When the origin could not make it so.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// assert!(pool.is_dirty());
+    /// pool.sync().await?;
+    /// assert!(!pool.is_dirty());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn sync(self: &Arc<Self>) -> Result<()> {
         match self.sync_all().await {
             // Nothing was changed through it.

@@ -104,6 +104,12 @@ pub struct Charged<'a> {
 
 impl Memory {
     /// An empty ARC that together with all else stays below `ceiling_bytes`.
+    ///
+    /// ```
+    /// let memory = warmfront::Memory::new(64 << 20);
+    /// assert_eq!(memory.ceiling_bytes(), 64 << 20);
+    /// assert!(memory.charged_bytes() < 1 << 20);
+    /// ```
     pub fn new(ceiling_bytes: u64) -> Arc<Memory> {
         let options = arc::Options::new(rest(ceiling_bytes, 0));
         Memory::over(
@@ -152,6 +158,12 @@ impl Memory {
     ///
     /// Reserves and limits that are shares of the ceiling follow it. While the ceiling is too
     /// small for all reserves, each is cut in proportion.
+    ///
+    /// ```
+    /// let memory = warmfront::Memory::new(64 << 20);
+    /// memory.set_ceiling_bytes(32 << 20);
+    /// assert_eq!(memory.ceiling_bytes(), 32 << 20);
+    /// ```
     pub fn set_ceiling_bytes(self: &Arc<Self>, ceiling_bytes: u64) {
         let held = self.arena.hold();
         let mut resized_at = self.resized_at_bytes.lock();
@@ -251,6 +263,16 @@ impl Memory {
     /// Charges what a large request holds while it is answered, until the result is dropped: data
     /// that was sent to be written, or records that the cache may evict before they have been
     /// copied. `None` for a small one.
+    ///
+    /// ```
+    /// let memory = warmfront::Memory::new(64 << 20);
+    /// let before = memory.charged_bytes();
+    /// if let Some(charged) = memory.charge_request(8 << 20) {
+    ///     assert!(memory.charged_bytes() > before);
+    ///     drop(charged);
+    /// }
+    /// assert_eq!(memory.charged_bytes(), before);
+    /// ```
     pub fn charge_request(&self, held_bytes: u64) -> Option<Charged<'_>> {
         (held_bytes > HELD_BYTES_FREE).then(|| self.charge(held_bytes))
     }

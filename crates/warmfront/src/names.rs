@@ -27,6 +27,16 @@ impl Pool {
     ///
     /// # Errors
     /// As the origin decides; [`ReadOnly`](crate::EngineError::ReadOnly) before it is asked.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let name = "mail".as_ref();
+    /// let node = Node { parent: pool.root(), name, permissions: 0o755, caller: CALLER };
+    /// let made = pool.make_directory(node).await?;
+    /// assert_eq!(pool.lookup(pool.root(), name).await?.object, made.object);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn make_directory(self: &Arc<Self>, node: Node<'_>) -> Result<Found> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
@@ -39,6 +49,18 @@ impl Pool {
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// use warmfront::storage::{Kind, NodeKind};
+    ///
+    /// let name = "queue".as_ref();
+    /// let node = Node { parent: pool.root(), name, permissions: 0o755, caller: CALLER };
+    /// let made = pool.make_node(node, NodeKind::Fifo).await?;
+    /// assert_eq!(made.attributes.kind, Kind::Fifo);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn make_node(self: &Arc<Self>, node: Node<'_>, kind: NodeKind) -> Result<Found> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
@@ -51,6 +73,16 @@ impl Pool {
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let name = "link".as_ref();
+    /// let node = Node { parent: pool.root(), name, permissions: 0o755, caller: CALLER };
+    /// let link = pool.symlink(node, "file".as_ref()).await?;
+    /// assert_eq!(*pool.read_link(link.object).await?, "file");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn symlink(self: &Arc<Self>, node: Node<'_>, target: &OsStr) -> Result<Found> {
         let directory = self.directory_to_change(node.parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
@@ -63,6 +95,15 @@ impl Pool {
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// let linked = pool.link(found.object, pool.root(), "second".as_ref()).await?;
+    /// assert_eq!(linked.attributes.links, 2);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn link(
         self: &Arc<Self>,
         object: ObjectId,
@@ -86,6 +127,14 @@ impl Pool {
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// pool.unlink(pool.root(), "file".as_ref()).await?;
+    /// assert!(pool.lookup(pool.root(), "file".as_ref()).await.is_err());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn unlink(self: &Arc<Self>, parent: ObjectId, name: &OsStr) -> Result<()> {
         let directory = self.directory_to_change(parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
@@ -114,6 +163,17 @@ impl Pool {
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let name = "mail".as_ref();
+    /// let node = Node { parent: pool.root(), name, permissions: 0o755, caller: CALLER };
+    /// pool.make_directory(node).await?;
+    /// pool.remove_directory(pool.root(), name).await?;
+    /// assert!(pool.lookup(pool.root(), name).await.is_err());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn remove_directory(self: &Arc<Self>, parent: ObjectId, name: &OsStr) -> Result<()> {
         let directory = self.directory_to_change(parent)?;
         let _names = directory.ranges.exclusive(NAMES).await;
@@ -135,6 +195,17 @@ impl Pool {
     ///
     /// # Errors
     /// As [`make_directory`](Pool::make_directory).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// use warmfront::storage::RenameFlags;
+    ///
+    /// let (root, flags) = (pool.root(), RenameFlags::NO_REPLACE);
+    /// pool.rename(root, "file".as_ref(), root, "renamed".as_ref(), flags).await?;
+    /// assert_eq!(pool.lookup(root, "renamed".as_ref()).await?.attributes.size, 8);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn rename(
         self: &Arc<Self>,
         parent: ObjectId,
@@ -239,6 +310,15 @@ impl Pool {
     ///
     /// # Errors
     /// When the origin could not make it so.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// pool.unlink(pool.root(), "file".as_ref()).await?;
+    /// // From now on it is gone after a crash too.
+    /// pool.sync_directory(pool.root()).await?;
+    /// # Ok(()) }) }
+    /// ```
     pub async fn sync_directory(self: &Arc<Self>, object: ObjectId) -> Result<()> {
         if self.properties(&*self.object(object)?).sync == SyncMode::Disabled {
             return Ok(());

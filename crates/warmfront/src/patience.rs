@@ -11,6 +11,22 @@ pub enum Waiting {
 
 /// Tells what has become of somebody who waits for a call. It is asked several times a second while
 /// he is held up.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use warmfront::{Patience, Waiting};
+///
+/// /// Waits no longer than until then.
+/// struct Until(Instant);
+///
+/// impl Patience for Until {
+///     fn waiting(&self) -> Waiting {
+///         if Instant::now() < self.0 { Waiting::On } else { Waiting::Nobody }
+///     }
+/// }
+///
+/// assert_eq!(Until(Instant::now() + Duration::from_secs(9)).waiting(), Waiting::On);
+/// ```
 pub trait Patience: Send + Sync {
     /// What has become of him.
     fn waiting(&self) -> Waiting;

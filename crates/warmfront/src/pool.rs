@@ -244,11 +244,26 @@ impl Pool {
     }
 
     /// The datasets with their properties. Changes take effect at the next access.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// pool.datasets().set("tank", "primarycache", "metadata")?;
+    /// assert_eq!(pool.datasets().get("tank")?.len(), warmfront::PROPERTIES.len());
+    /// # Ok(()) }) }
+    /// ```
     pub fn datasets(&self) -> &Datasets {
         &self.datasets
     }
 
     /// The ARC that the pool shares with others.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// assert_eq!(pool.memory().ceiling_bytes(), 64 << 20);
+    /// # Ok(()) }) }
+    /// ```
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
@@ -337,6 +352,15 @@ impl Pool {
     }
 
     /// Gives back `count` uses of `object`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// // It counts as used until it is given back, as often as it was found.
+    /// pool.forget(found.object, 1);
+    /// # Ok(()) }) }
+    /// ```
     pub fn forget(&self, object: ObjectId, count: u64) {
         if object != self.root {
             self.release(object, count);

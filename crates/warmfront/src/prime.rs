@@ -68,6 +68,22 @@ pub struct PrimeProgress {
 }
 
 /// What priming has done, or on a dry run would do.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// use std::ops::ControlFlow;
+/// use warmfront::PrimeRequest;
+///
+/// let request = PrimeRequest {
+///     paths: vec!["file".into()],
+///     rate_bytes_per_second: Some(100 << 20),
+///     ..PrimeRequest::default()
+/// };
+/// let report = pool.prime(request, &|_so_far| ControlFlow::Continue(())).await?;
+/// assert!(report.errors.is_empty() && report.all_fits());
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrimeReport {
     /// Files found.
@@ -128,6 +144,19 @@ impl Pool {
     ///
     /// # Errors
     /// When one of the paths cannot be found. Errors further down are counted in the report.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// use std::ops::ControlFlow;
+    /// use warmfront::PrimeRequest;
+    ///
+    /// let everything = PrimeRequest { paths: vec!["".into()], ..PrimeRequest::default() };
+    /// let report = pool.prime(everything, &|_so_far| ControlFlow::Continue(())).await?;
+    /// assert_eq!((report.files, report.bytes_found), (1, 8));
+    /// assert!(report.all_fits());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn prime(
         self: &Arc<Self>,
         request: PrimeRequest,
@@ -165,6 +194,14 @@ impl Pool {
     ///
     /// # Errors
     /// [`EngineError::BadPath`] when the path leads out of the pool.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let found = pool.resolve("file".as_ref()).await?;
+    /// assert_eq!(found.attributes.size, 8);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn resolve(&self, path: &Path) -> Result<Found> {
         let mut found = self.found_root();
         for component in path.components() {

@@ -109,6 +109,15 @@ pub enum FailMode {
 }
 
 /// The effective properties of a dataset.
+///
+/// ```
+/// use warmfront::{CacheLevel, Coherence, PrefetchLevel, Properties};
+///
+/// let properties = Properties::default();
+/// assert_eq!(properties.primarycache, CacheLevel::All);
+/// assert_eq!(properties.prefetch, PrefetchLevel::All);
+/// assert_eq!(properties.coherence, Coherence::Open);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Properties {
     /// What is kept in RAM.
@@ -160,6 +169,13 @@ pub struct Properties {
 }
 
 /// One property: its name, values, default, words, and how it is set.
+///
+/// ```
+/// let property = warmfront::Property::by_name("primarycache")?;
+/// assert_eq!(property.values, "all|metadata|none");
+/// assert!(property.takes("metadata"));
+/// # Ok::<(), warmfront::PropertyError>(())
+/// ```
 #[derive(Debug)]
 pub struct Property {
     /// Name.
@@ -183,6 +199,11 @@ pub struct Property {
 }
 
 /// Why a property was not set.
+///
+/// ```
+/// let error = warmfront::parse_setting("prefetch=nnone").unwrap_err();
+/// assert!(matches!(error, warmfront::PropertyError::Value { .. }), "{error}");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PropertyError {
@@ -218,6 +239,16 @@ impl Property {
     ///
     /// # Errors
     /// [`PropertyError::Unknown`], which lists the names there are.
+    ///
+    /// ```
+    /// use warmfront::Property;
+    ///
+    /// let property = Property::by_name("recordsize")?;
+    /// assert!(property.takes("16K") && !property.takes("5000"));
+    /// let error = Property::by_name("recordsze").unwrap_err().to_string();
+    /// assert!(error.contains("recordsize"), "{error}");
+    /// # Ok::<(), warmfront::PropertyError>(())
+    /// ```
     pub fn by_name(name: &str) -> Result<&'static Property, PropertyError> {
         PROPERTIES
             .iter()
@@ -229,6 +260,15 @@ impl Property {
     ///
     /// # Errors
     /// [`PropertyError::Value`], which lists the values there are.
+    ///
+    /// ```
+    /// use warmfront::{Properties, Property};
+    ///
+    /// let mut properties = Properties::default();
+    /// Property::by_name("recordsize")?.apply("16K", &mut properties)?;
+    /// assert_eq!(properties.recordsize, 16 << 10);
+    /// # Ok::<(), warmfront::PropertyError>(())
+    /// ```
     pub fn apply(&self, value: &str, properties: &mut Properties) -> Result<(), PropertyError> {
         (self.apply)(value, properties).ok_or_else(|| PropertyError::Value {
             property: self.name,
@@ -244,6 +284,14 @@ impl Property {
     }
 
     /// The value, as it may be given again.
+    ///
+    /// ```
+    /// use warmfront::{Properties, Property};
+    ///
+    /// let property = Property::by_name("recordsize")?;
+    /// assert_eq!(property.show(&Properties::default()), "128K");
+    /// # Ok::<(), warmfront::PropertyError>(())
+    /// ```
     pub fn show(&self, properties: &Properties) -> String {
         (self.show)(properties)
     }
@@ -355,6 +403,11 @@ const LIKENESS_MIN: f64 = 0.7;
 
 /// The candidate that looks most like `name`, as words to be added to a message; nothing if none
 /// does.
+///
+/// ```
+/// let names = warmfront::PROPERTIES.iter().map(|property| property.name);
+/// assert_eq!(warmfront::nearest("recrdsize", names), " (did you mean `recordsize`?)");
+/// ```
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     candidates
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))

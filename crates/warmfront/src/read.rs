@@ -49,6 +49,21 @@ impl OpenFile {
     /// Reads `length` bytes at `offset` if all of them are in RAM. Waits for nothing.
     ///
     /// `None` says that [`read`](OpenFile::read) has to be called.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// // What is not in RAM takes the way that may have to wait.
+    /// let pieces = match file.read_cached(0, 8) {
+    ///     Some(pieces) => pieces,
+    ///     None => file.read(0, 8).await?,
+    /// };
+    /// assert_eq!(pieces.to_vec(), b"contents");
+    /// assert!(file.read_cached(0, 8).is_some());
+    /// # Ok(()) }) }
+    /// ```
     pub fn read_cached(self: &Arc<Self>, offset: u64, length: usize) -> Option<Pieces> {
         let place = self.pool.place_of(&self.object);
         let tenant = &place.tenant;
@@ -87,6 +102,16 @@ impl OpenFile {
     ///
     /// # Errors
     /// When a record is not cached and the origin cannot give it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// assert_eq!(file.read(2, 4).await?.to_vec(), b"nten");
+    /// assert!(file.read(8, 4).await?.is_empty(), "the end of the file");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn read(self: &Arc<Self>, offset: u64, length: usize) -> Result<Pieces> {
         let tenant = self.tenant();
         let properties = tenant.properties();

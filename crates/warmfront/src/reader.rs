@@ -1,6 +1,18 @@
 use crate::property::Properties;
 
 /// Whether what somebody reads counts as use of it.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// use warmfront::Reader;
+///
+/// let file = pool.open_file_for(Reader::Passing, found.object, READ_WRITE).await?;
+/// file.read(0, 8).await?;
+/// assert_eq!(pool.statistics().counters["mfu_hits"], 0, "a backup is no use");
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reader {
     /// It does.

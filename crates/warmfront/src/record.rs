@@ -127,6 +127,19 @@ impl Record {
 }
 
 /// The answer to a read: pinned parts of records, in order. Short only at the end of the object.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// let pieces = file.read(0, 8).await?;
+/// assert_eq!(pieces.len(), 8);
+/// // Straight from the cache, without a copy.
+/// let bytes: usize = pieces.slices().map(<[u8]>::len).sum();
+/// assert_eq!(bytes, 8);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Pieces {
     pieces: SmallVec<[(Arc<Record>, Range<u32>); 4]>,

@@ -19,6 +19,19 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(30);
 
 /// A read or a write that a pool was asked for. The file goes by a number that only this recording
 /// knows.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// pool.record(100.0, 1);
+/// file.read(2, 4).await?;
+/// let recorded = pool.recorded().expect("it is being recorded");
+/// let request = &recorded.requests[0];
+/// assert_eq!((request.offset, request.bytes), (2, 4));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RecordedRequest {
     /// Microseconds since the recording began.
@@ -79,6 +92,20 @@ struct Waiting {
 impl Pool {
     /// Begins to record what is asked for, of `percent` of the chunks of all files. A recording
     /// that is under way ends. `seed` is not to be known to those who read the recording.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// pool.record(100.0, 1);
+    /// file.read(0, 8).await?;
+    /// let recorded = pool.recorded().expect("it is being recorded");
+    /// assert_eq!((recorded.requests.len(), recorded.requests[0].bytes), (1, 8));
+    /// pool.stop_recording();
+    /// assert!(pool.recorded().is_none());
+    /// # Ok(()) }) }
+    /// ```
     pub fn record(&self, percent: f64, seed: u64) {
         let now = self.now();
         let room = (RECORDED_WAITING_MAX * size_of::<RecordedRequest>()) as u64;

@@ -197,6 +197,19 @@ impl Names {
 
 impl Pool {
     /// Writes down what is known of the RAM level, for [`restore`](Pool::restore).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.read(0, 8).await?;
+    /// // To be written to a file, and given to a pool over the same origin at its start.
+    /// let written = pool.snapshot();
+    /// let (restored, hot) = pool.restore(&written, true);
+    /// pool.restore_records(restored, hot, &|_so_far| true).await;
+    /// # Ok(()) }) }
+    /// ```
     pub fn snapshot(&self) -> WrittenDown {
         let usage = self.memory.cache.statistics().usage;
         let metadata_bytes: u64 = Queue::ALL
@@ -300,6 +313,18 @@ impl Pool {
     /// What the origin has said is believed without asking again only if the pool was stopped
     /// `cleanly` after it was written down, and nobody else writes to the origin
     /// (`coherence=exclusive`).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.read(0, 8).await?;
+    /// let written = pool.snapshot();
+    /// let (restored, _hot) = pool.restore(&written, true);
+    /// println!("{} answers of the origin are known again", restored.answers);
+    /// # Ok(()) }) }
+    /// ```
     pub fn restore(&self, bytes: &[u8], cleanly: bool) -> (Restored, HotRecords) {
         let mut restored = Restored::default();
         // The bytes themselves, and what is read from them.
@@ -336,6 +361,18 @@ impl Pool {
     /// Lets the ARC go on with what it had learned, and brings records back in the order of their
     /// heat, while readers leave room for that: first what lies on flash, then from the origin what
     /// does not. `told` is called with how far it has come, and ends it by `false`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.read(0, 8).await?;
+    /// let written = pool.snapshot();
+    /// let (restored, hot) = pool.restore(&written, true);
+    /// pool.restore_records(restored, hot, &|so_far| so_far.records < 1_000_000).await;
+    /// # Ok(()) }) }
+    /// ```
     pub async fn restore_records(
         self: &Arc<Self>,
         mut restored: Restored,

@@ -12,6 +12,18 @@ use crate::shares::ShareInForce;
 ///
 /// Names are those of OpenZFS's arcstats where the meaning is equal. Sizes are bytes. Figures of
 /// the ARC are of the whole ARC, which pools of one process share.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// file.read(0, 8).await?;
+/// for (name, meaning) in warmfront::COUNTERS {
+///     println!("{name:<28} {:>8}  {meaning}", pool.statistics().counters[*name]);
+/// }
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Of the pool.
@@ -24,6 +36,18 @@ pub struct Statistics {
 
 impl Pool {
     /// All counters at this moment.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.read(0, 8).await?;
+    /// let statistics = pool.statistics();
+    /// assert_eq!(statistics.counters["read_calls"], 1);
+    /// assert_eq!(statistics.datasets["tank"]["read_bytes"], 8);
+    /// # Ok(()) }) }
+    /// ```
     pub fn statistics(&self) -> Statistics {
         self.statistics_with(&self.flash_statistics())
     }

@@ -43,6 +43,19 @@ struct History {
 }
 
 /// One transaction group.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// use warmfront::TxgState;
+///
+/// file.write(0, b"C").await?;
+/// let open = pool.write_back_statistics().txgs.pop().expect("one is always open");
+/// assert!(open.state == TxgState::Open && open.dirty_bytes > 0);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Txg {
     /// Its number.

@@ -23,6 +23,18 @@ pub use flash::{OnFlash, WhyFlash};
 const RECORDS_MAX: u64 = 1 << 20;
 
 /// Where an object's records are, since when, and why those that are not cached are not.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// file.read(0, 8).await?;
+/// let why = pool.why("file".as_ref()).await?;
+/// let run = &why.runs[0];
+/// assert_eq!((run.first, run.count, run.state.as_str(), run.hits), (0, 1, "mru", 0));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Why {
     /// Path relative to the pool's top.
@@ -96,6 +108,18 @@ impl Pool {
     ///
     /// # Errors
     /// When there is no such path.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.read(0, 8).await?;
+    /// let why = pool.why("file".as_ref()).await?;
+    /// assert_eq!((why.records, why.records_cached), (1, 1));
+    /// assert_eq!(why.dataset, "tank");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn why(&self, path: &Path) -> Result<Why> {
         let found = self.resolve(path).await?;
         let object = self.object(found.object);

@@ -36,6 +36,16 @@ impl OpenFile {
     /// As the origin decides; what the range then holds is read from the origin again. With
     /// `write=back` the origin is not asked: what it says comes out by
     /// [`sync`](OpenFile::sync) and [`close`](OpenFile::close).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(8, b", and more").await?;
+    /// assert_eq!(file.read(0, 100).await?.to_vec(), b"contents, and more");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.write_for(&Endless, offset, data).await.map(drop)
     }
@@ -213,6 +223,15 @@ impl OpenFile {
     ///
     /// # Errors
     /// As [`write`](OpenFile::write).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// assert_eq!(file.append(b"!").await?, 8, "where it stands");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn append(&self, data: &[u8]) -> Result<u64> {
         self.append_for(&Endless, data).await.map(|landed| landed.start)
     }
@@ -284,6 +303,18 @@ impl OpenFile {
     ///
     /// # Errors
     /// As the origin decides.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// use warmfront::storage::Allocation;
+    ///
+    /// file.allocate(Allocation { mode: 0, offset: 0, length: 100 }).await?;
+    /// assert_eq!(pool.attributes(found.object, None).await?.attributes.size, 100);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn allocate(&self, allocation: Allocation) -> Result<()> {
         self.pool.writable()?;
         let end = allocation.offset.saturating_add(allocation.length);
@@ -362,6 +393,16 @@ impl OpenFile {
     ///
     /// # Errors
     /// As the origin decides.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// let copied = file.copy_from(&file, 0, 8, 8).await?;
+    /// assert_eq!((copied, file.read(0, 100).await?.to_vec()), (8, b"contentscontents".to_vec()));
+    /// # Ok(()) }) }
+    /// ```
     pub async fn copy_from(
         &self,
         source: &OpenFile,

@@ -113,6 +113,17 @@ pub struct WriteBackStatistics {
 
 impl Pool {
     /// What is not at the origin yet.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// let statistics = pool.write_back_statistics();
+    /// assert_eq!(statistics.dirty_files, 1);
+    /// # Ok(()) }) }
+    /// ```
     pub fn write_back_statistics(&self) -> WriteBackStatistics {
         let txgs = &self.write_back.txgs;
         let files: Vec<_> = self.write_back.files.lock().values().cloned().collect();
@@ -156,6 +167,16 @@ impl Pool {
     }
 
     /// Paths of files that are not wholly at the origin yet, at most so many.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// assert_eq!(pool.dirty_paths(10), ["file"]);
+    /// # Ok(()) }) }
+    /// ```
     pub fn dirty_paths(&self, paths_max: usize) -> Vec<std::ffi::OsString> {
         let files: Vec<_> =
             self.write_back.files.lock().values().take(paths_max).cloned().collect();

@@ -25,6 +25,17 @@ impl Pool {
     ///
     /// # Errors
     /// `ENODATA` when there is none of that name.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// let name = "user.origin".as_ref();
+    /// # let mode = warmfront::storage::XattrMode::Any;
+    /// pool.set_xattr(found.object, name, b"somewhere", mode).await?;
+    /// assert_eq!(*pool.xattr(found.object, name).await?, b"somewhere");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn xattr(&self, id: ObjectId, name: &OsStr) -> Result<Arc<Vec<u8>>> {
         self.xattr_for(Reader::Counted, id, name).await
     }
@@ -77,6 +88,14 @@ impl Pool {
     ///
     /// # Errors
     /// As the origin decides.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// assert!(pool.xattrs(found.object).await?.is_empty());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn xattrs(&self, id: ObjectId) -> Result<Arc<Vec<OsString>>> {
         self.xattrs_for(Reader::Counted, id).await
     }
@@ -131,6 +150,19 @@ impl Pool {
     ///
     /// # Errors
     /// As the origin decides.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// use warmfront::storage::XattrMode;
+    ///
+    /// let name = "user.origin".as_ref();
+    /// pool.set_xattr(found.object, name, b"somewhere", XattrMode::Create).await?;
+    /// let again = pool.set_xattr(found.object, name, b"", XattrMode::Create).await;
+    /// assert!(again.is_err(), "it exists");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn set_xattr(
         self: &Arc<Self>,
         id: ObjectId,
@@ -180,6 +212,18 @@ impl Pool {
     ///
     /// # Errors
     /// `ENODATA` when there is none of that name.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// let name = "user.origin".as_ref();
+    /// # let mode = warmfront::storage::XattrMode::Any;
+    /// pool.set_xattr(found.object, name, b"somewhere", mode).await?;
+    /// pool.remove_xattr(found.object, name).await?;
+    /// assert!(pool.xattrs(found.object).await?.is_empty());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn remove_xattr(self: &Arc<Self>, id: ObjectId, name: &OsStr) -> Result<()> {
         self.writable()?;
         let object = self.object(id)?;

@@ -33,6 +33,27 @@ pub struct Departure<K, V> {
 }
 
 /// Why an entry left the cache. See [`Departure`] for an example.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::sync::Arc;
+/// use warmfront::cache::{Cache, Reason};
+///
+/// let evicted = Arc::new(AtomicU64::new(0));
+/// let count = evicted.clone();
+/// let cache = Cache::<u64, u64>::builder()
+///     .capacity_bytes(1 << 20)
+///     .weigher(|_, _| 4096)
+///     .on_departure(move |departure| {
+///         if departure.reason == Reason::Evicted {
+///             count.fetch_add(1, Ordering::Relaxed);
+///         }
+///     })
+///     .build()?;
+/// (0..1000).try_for_each(|key| cache.insert(key, key))?;
+/// assert!(evicted.load(Ordering::Relaxed) > 700);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {

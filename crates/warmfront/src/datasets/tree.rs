@@ -11,6 +11,18 @@ const NAME_BYTES_MAX: usize = 255;
 
 /// The datasets of a pool by name, with what is set on each: what an
 /// [`edit`](crate::Datasets::edit) changes.
+///
+/// ```
+/// let datasets = warmfront::Datasets::new("tank")?;
+/// datasets.edit(|tree| {
+///     tree.create("tank/mail", None)?;
+///     tree.set("tank/mail", "recordsize", "16K")?;
+///     tree.inherit("tank/mail", "recordsize", false)?;
+///     tree.destroy("tank/mail", false)
+/// })?;
+/// assert_eq!(datasets.list().len(), 1);
+/// # Ok::<(), warmfront::DatasetError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct DatasetTree {
     pool: String,

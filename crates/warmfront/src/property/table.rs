@@ -40,6 +40,12 @@ fn show_share(share: Option<Size>) -> String {
 }
 
 /// All properties.
+///
+/// ```
+/// for property in warmfront::PROPERTIES {
+///     println!("{:<16} {}", property.name, property.values);
+/// }
+/// ```
 pub const PROPERTIES: &[Property] = &[
     Property {
         name: "primarycache",
