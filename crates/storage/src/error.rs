@@ -98,4 +98,13 @@ impl OriginError {
     pub fn is_not_found(&self) -> bool {
         matches!(self, OriginError::System { errno: Errno::NOENT, .. })
     }
+
+    /// Whether the origin itself has said that the object is no more, or nowhere that it knows of.
+    pub fn is_gone(&self) -> bool {
+        let is_stale = matches!(
+            self,
+            OriginError::Stale { .. } | OriginError::System { errno: Errno::STALE, .. }
+        );
+        is_stale || self.is_not_found()
+    }
 }

@@ -113,7 +113,7 @@ impl Pool {
         }
         if mode.truncate {
             let _all = object.ranges.exclusive(0..u64::MAX).await;
-            let layout = object.layout(properties.recordsize);
+            let layout = self.layout(object, properties.recordsize);
             let change = self.change_contents(object, &layout, 0..layout.size).await?;
             self.drop_generation(object.id, &object.version());
             let file = {
@@ -267,6 +267,16 @@ impl Pool {
         }))
     }
 
+    /// How the contents of an object are cut into records now. If that has just changed, drops the
+    /// former records.
+    pub(crate) fn layout(&self, object: &Object, record_bytes: u64) -> Layout {
+        let (layout, former) = object.layout(record_bytes);
+        if let Some(former) = former {
+            self.drop_generation(object.id, &former);
+        }
+        layout
+    }
+
     /// Drops all records of a version.
     pub(crate) fn drop_generation(&self, id: ObjectId, version: &Version) {
         let records = version.attributes.size.div_ceil(version.record_bytes);
@@ -286,7 +296,7 @@ impl Pool {
     ) -> Result<()> {
         let _all = object.ranges.exclusive(0..u64::MAX).await;
         self.check_before_change(object, file).await?;
-        let layout = object.layout(self.properties(object).recordsize);
+        let layout = self.layout(object, self.properties(object).recordsize);
         let from = size.min(layout.size).saturating_sub(1);
         let under_way = self.change_contents(object, &layout, from..layout.size.max(size)).await?;
         let version = object.version();

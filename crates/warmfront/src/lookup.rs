@@ -5,12 +5,12 @@ use std::time::Duration;
 use storage::{Attributes, Entry, Kind, ObjectId, OriginError, SetAttributes, SetTime, SpaceUsage};
 use zil::Record;
 
-use crate::answer::Content;
+use crate::answer::{Cached, Content};
 use crate::counters::Counter;
 use crate::error::{EngineError, Result};
 use crate::file::OpenFile;
 use crate::intent::place;
-use crate::key::Part;
+use crate::key::{Key, Part};
 use crate::names::NAMES;
 use crate::object::{Object, Place, Tenant};
 use crate::pool::Pool;
@@ -184,15 +184,45 @@ impl Pool {
     ) -> Result<Found> {
         let _names = directory.ranges.shared(NAMES).await;
         match self.origin.lookup(directory.id, name).await {
-            Ok(entry) => self.take_in(directory, tenant, name, entry).await,
+            Ok(entry) => {
+                self.check_former(directory, tenant, name, Some(entry.object)).await;
+                self.take_in(directory, tenant, name, entry).await
+            }
             Err(error) => {
                 if error.is_not_found() {
+                    self.check_former(directory, tenant, name, None).await;
                     self.keep_name(directory, tenant, name, None);
                 } else {
                     self.drop_kept(directory.id, Part::Name(name));
                 }
                 Err(error.into())
             }
+        }
+    }
+
+    /// A name leads to `found` at the origin. If another object was believed to be there, it is gone
+    /// or has another name. Of one in use the origin is asked, and the contents of what is gone are
+    /// let go with its last use. Of one that nobody uses they are let go now: a change of its names
+    /// has changed its validator too.
+    async fn check_former(
+        &self,
+        directory: &Object,
+        tenant: &Tenant,
+        name: &OsStr,
+        found: Option<ObjectId>,
+    ) {
+        let key = Key::metadata(self.number, directory.id, Part::Name(name));
+        let Some(Cached::Metadata(kept)) = self.memory.cache.peek(&key) else { return };
+        let former = match kept.content {
+            Content::Name { object: Some(former), .. } if Some(former) != found => former,
+            _ => return,
+        };
+        if let Some(object) = self.objects.get(former) {
+            // What is told of the object is taken in; an error changes nothing for this caller.
+            let _ = self.check(&object, None).await;
+        } else if let Some(version) = self.kept_version(tenant, former) {
+            self.drop_generation(former, &version);
+            self.drop_kept(former, Part::Attributes);
         }
     }
 
@@ -273,6 +303,7 @@ impl Pool {
     pub(crate) fn observe(&self, object: &Object, seen: Attributes) {
         let now = self.now();
         let before = object.version();
+        object.set_gone(false);
         if !object.update(|version| version.observe(seen, now)) {
             return;
         }
@@ -371,7 +402,10 @@ impl Pool {
             }
             _ => {
                 let seen = self.origin.attributes(object.id).await;
-                seen.inspect_err(|_| self.distrust_name(object))?
+                seen.inspect_err(|error| {
+                    self.distrust_name(object);
+                    object.set_gone(error.is_gone());
+                })?
             }
         };
         if object.version().changes_ended() == changes_ended {
@@ -390,7 +424,7 @@ impl Pool {
         let Some((parent, name)) = object.place().parent.clone() else {
             return self.check(object, None).await;
         };
-        let _turn = object.attributes_turn.lock().await;
+        let turn = object.attributes_turn.lock().await;
         let changes_ended = object.version().changes_ended();
         match self.origin.lookup(parent, &name).await {
             Ok(entry) => {
@@ -405,6 +439,9 @@ impl Pool {
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }
+        drop(turn);
+        // If it is gone altogether, that is noted.
+        let _ = self.check(object, None).await;
         self.distrust_name(object);
         Err(OriginError::Stale { operation: "open" }.into())
     }

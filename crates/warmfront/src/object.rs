@@ -56,6 +56,8 @@ pub(crate) struct Object {
     /// Open files that refer to it.
     pub(crate) opens: AtomicU64,
     naming: AtomicU64,
+    /// The origin knows of it no longer.
+    is_gone: AtomicBool,
     /// It is known to have no capability.
     is_without_capability: AtomicBool,
     pub(crate) streams: Mutex<Streams>,
@@ -170,6 +172,7 @@ impl Object {
             dirty: Dirty::default(),
             opens: AtomicU64::new(0),
             naming: AtomicU64::new(0),
+            is_gone: AtomicBool::new(false),
             is_without_capability: AtomicBool::new(false),
             streams: Mutex::default(),
         }
@@ -232,6 +235,16 @@ impl Object {
     /// Whether it has lost its last name.
     pub(crate) fn is_nameless(&self) -> bool {
         self.naming.load(Ordering::SeqCst) & NAMELESS != 0
+    }
+
+    /// Notes whether the origin knows of it when it is asked.
+    pub(crate) fn set_gone(&self, is_gone: bool) {
+        self.is_gone.store(is_gone, Ordering::Relaxed);
+    }
+
+    /// Whether nothing can lead to the contents any more once the last use has ended.
+    pub(crate) fn is_gone_for_good(&self) -> bool {
+        self.is_nameless() || self.is_gone.load(Ordering::Relaxed) || self.attributes().links == 0
     }
 
     /// Whether it has lost its last name, and nobody has it open: nobody will read it any more.
@@ -311,12 +324,15 @@ impl Object {
     }
 
     /// How the contents are cut into records now. Switches to `record_bytes` when the records have
-    /// another size; the old ones are then unreachable.
-    pub(crate) fn layout(&self, record_bytes: u64) -> Layout {
+    /// another size, and gives the version whose records nothing leads to any more.
+    pub(crate) fn layout(&self, record_bytes: u64) -> (Layout, Option<Version>) {
         let mut version = self.version.lock();
+        let mut former = None;
         if version.record_bytes != record_bytes {
+            former = Some(*version);
             version.renew(record_bytes);
         }
-        Layout { size: version.attributes.size, generation: version.generation, record_bytes }
+        let size = version.attributes.size;
+        (Layout { size, generation: version.generation, record_bytes }, former)
     }
 }

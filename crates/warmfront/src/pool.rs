@@ -506,7 +506,7 @@ impl Pool {
             }
         };
         let Some(object) = self.objects.release(id, count, keep) else { return };
-        if object.is_nameless() {
+        if object.is_gone_for_good() {
             self.drop_generation(id, &object.version());
         }
         let bytes = object.charged_bytes;

@@ -115,7 +115,7 @@ impl OpenFile {
             tenant.counters.add(Counter::PrefetchSkippedWriter, skipped);
             return 0;
         };
-        if self.object.layout(layout.record_bytes) != *layout {
+        if self.pool.layout(&self.object, layout.record_bytes) != *layout {
             return 0;
         }
         let mut leads = Vec::new();

@@ -398,7 +398,7 @@ impl Batch {
         let (file, fetched) = (file.clone(), fetched.clone());
         pool.spawn.spawn(Box::pin(async move {
             let tenant = file.tenant();
-            let layout = file.object.layout(tenant.properties().recordsize);
+            let layout = file.pool.layout(&file.object, tenant.properties().recordsize);
             let records = layout.records(chunk.start..chunk.end.min(layout.size));
             let count = file.bring_in(&tenant, &layout, records, arc::Kind::Prime).await;
             tenant.counters.add(Counter::PrimedRecords, count);

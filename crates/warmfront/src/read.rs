@@ -119,11 +119,11 @@ impl OpenFile {
         if !self.object.version().is_readable(properties.coherence, now) {
             self.pool.check(&self.object, Some(self)).await?;
         }
-        let layout = self.object.layout(properties.recordsize);
+        let layout = self.pool.layout(&self.object, properties.recordsize);
         let wanted = offset..offset.saturating_add(length as u64);
         let guard = self.object.ranges.shared(layout.widened(&wanted)).await;
         // What was true before the wait may have changed in it.
-        let layout = self.object.layout(properties.recordsize);
+        let layout = self.pool.layout(&self.object, properties.recordsize);
         let range = clamp(offset, length, &layout);
         let (pieces, waited) = match self.only_dirty(&tenant, &layout, &range)? {
             Some(pieces) => (pieces, false),

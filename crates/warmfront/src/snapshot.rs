@@ -507,7 +507,7 @@ impl Pool {
         if tenant.properties().primarycache != CacheLevel::All {
             return None;
         }
-        let layout = file.object.layout(tenant.properties().recordsize);
+        let layout = self.layout(&file.object, tenant.properties().recordsize);
         if layout.generation != first.generation {
             return None;
         }

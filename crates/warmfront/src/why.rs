@@ -131,7 +131,7 @@ impl Pool {
     fn explain(&self, path: &Path, object: &Arc<Object>) -> Why {
         let tenant = self.tenant(object);
         let properties = tenant.properties();
-        let layout = object.layout(properties.recordsize);
+        let layout = self.layout(object, properties.recordsize);
         let version = object.version();
         let is_file = version.attributes.kind == Kind::File;
         let records = if is_file { layout.records(0..layout.size).end } else { 0 };

@@ -450,7 +450,7 @@ impl OpenFile {
     }
 
     fn layout(&self) -> Layout {
-        self.object.layout(self.tenant().properties().recordsize)
+        self.pool.layout(&self.object, self.tenant().properties().recordsize)
     }
 
     /// The bytes whose records a change of `offset..end` touches: the range itself and, when it

@@ -60,6 +60,79 @@ fn open_sees_a_file_that_was_replaced_by_another() {
     assert_eq!(read(&bench.open("file", READ), 0, 20_000), new);
 }
 
+/// Reads a file of 1 MiB whole and ends its use but for the look-up; returns the object.
+fn read_whole(bench: &Bench, name: &str) -> storage::ObjectId {
+    let contents = pattern(1 << 20, 1);
+    bench.put(name, &contents);
+    let found = block_on(bench.pool.lookup(bench.pool.root(), OsStr::new(name))).expect("there");
+    let file = block_on(bench.pool.open_file(found.object, READ)).expect("it can be opened");
+    assert_eq!(read(&file, 0, contents.len()), contents);
+    assert!(data_bytes(bench) >= 1 << 20);
+    found.object
+}
+
+fn data_bytes(bench: &Bench) -> u64 {
+    bench.counter_of("pool", "data_size")
+}
+
+/// What is left of the contents of a file of 1 MiB after `change` has been made at the origin: once
+/// an open has noticed it and the last use has ended; the same after a look-up; and after a look-up
+/// of what nobody uses.
+fn left_after(change: impl Fn(&Bench)) -> [u64; 3] {
+    [("open", true), ("ttl=1", true), ("ttl=1", false)].map(|(coherence, is_used)| {
+        let setting = format!("coherence={coherence}");
+        let bench = Bench::new(&[&setting, "recordsize=16K"], CEILING);
+        let object = read_whole(&bench, "file");
+        if !is_used {
+            bench.pool.forget(object, 1);
+            assert!(data_bytes(&bench) >= 1 << 20);
+        }
+        change(&bench);
+        bench.clock.advance(Duration::from_secs(10));
+        if coherence == "open" {
+            let opened = block_on(bench.pool.open_file(object, READ));
+            assert!(opened.expect_err("the name leads elsewhere").is_stale());
+        }
+        exists(&bench, "file");
+        if is_used {
+            bench.pool.forget(object, 1);
+        }
+        bench.pool.validate_memory().expect("all adds up");
+        data_bytes(&bench)
+    })
+}
+
+#[test]
+fn contents_of_a_file_that_is_gone_at_the_origin_are_let_go_with_its_last_use() {
+    let left = left_after(|bench| {
+        let root = block_on(bench.origin.root()).expect("there is a root").object;
+        block_on(bench.origin.unlink(root, OsStr::new("file"))).expect("it is there");
+    });
+    assert_eq!(left, [0; 3]);
+}
+
+#[test]
+fn contents_of_a_file_that_was_replaced_are_let_go_with_its_last_use() {
+    let left = left_after(|bench| {
+        bench.put("other", b"other");
+        rename_at_origin(bench, "other", "file");
+    });
+    assert_eq!(left, [0; 3]);
+}
+
+#[test]
+fn records_of_a_former_size_are_let_go_at_the_next_read() {
+    let bench = Bench::new(&["prefetch=none", "recordsize=16K"], CEILING);
+    let object = read_whole(&bench, "file");
+    bench.set("pool", &[("recordsize", "64K")]).expect("it is a size");
+    let file = bench.open("file", READ);
+    assert_eq!(read(&file, 0, 10), pattern(10, 1));
+    let left = data_bytes(&bench);
+    assert!((64 << 10..128 << 10).contains(&left), "{left} bytes");
+    bench.pool.forget(object, 1);
+    bench.pool.validate_memory().expect("all adds up");
+}
+
 #[test]
 fn open_asks_each_time_for_names_that_are_missing() {
     let bench = Bench::new(&["coherence=open"], CEILING);
