@@ -27,7 +27,7 @@ bench:
 	@cargo build --release --locked --package warmfront-cli --package warmfront-bench
 	@$(TARGET)/release/warmfront-bench
 	@$(TARGET)/release/engine-hits
-	@$(TARGET)/release/cache-hits --rounds 3
+	@$(TARGET)/release/cache-hits --rounds 3 --plot docs/cache-hits.svg
 	@$(TARGET)/release/shrink
 	@$(TARGET)/release/lab-speed
 

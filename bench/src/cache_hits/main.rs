@@ -3,6 +3,7 @@
 //! medians are compared.
 
 mod rival;
+mod row;
 mod trace;
 
 use std::error::Error;
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use rival::{Foyer, Moka, QuickCache, Rival, Value, Warmfront, WarmfrontRead};
+use row::Row;
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::json;
 
 /// Look-ups of one round of a hit case.
 const ROUND_HITS: usize = 1 << 20;
@@ -47,6 +48,12 @@ struct Arguments {
     /// Print JSON rows.
     #[arg(long)]
     json: bool,
+    /// Write a plot of the nanoseconds on the processor, as SVG.
+    #[arg(long)]
+    plot: Option<PathBuf>,
+    /// Measure nothing: take the JSON rows that a run has printed into this file.
+    #[arg(long)]
+    rows: Option<PathBuf>,
     /// Only cases whose name contains this.
     #[arg(long)]
     only: Option<String>,
@@ -87,10 +94,23 @@ const NONE: Round = Round { wall_ns: f64::NAN, cpu_ns: f64::NAN, hit_ratio: f64:
 /// Each cache's rounds in one case.
 struct Case {
     name: String,
-    rows: Vec<(&'static str, Vec<Round>)>,
+    rounds: Vec<(&'static str, Vec<Round>)>,
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let rows = match &arguments.rows {
+        Some(file) => row::read(file)?,
+        None => measured(arguments)?,
+    };
+    if let Some(file) = &arguments.plot {
+        row::plot(&rows, file)?;
+    }
+    Ok(())
+}
+
+/// Measures all cases, and prints each.
+fn measured(arguments: &Arguments) -> Result<Vec<Row>, Box<dyn Error>> {
+    let mut rows = Vec::new();
     let wanted = |name: &str| arguments.only.as_ref().is_none_or(|only| name.contains(only));
     for &entries in &arguments.entries {
         for &threads in &arguments.threads {
@@ -98,7 +118,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
                 let keys = if hot { "one hot key" } else { "spread keys" };
                 let name = format!("hits, {entries} entries, {keys}, {threads} threads");
                 if wanted(&name) {
-                    hits(name, entries, threads, hot, arguments).print(arguments.json);
+                    let of_case = hits(name, entries, threads, hot, arguments).rows();
+                    row::print(&of_case, arguments.json);
+                    rows.extend(of_case);
                 }
             }
         }
@@ -113,12 +135,14 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
                 if wanted(&name) {
                     let requests = &trace.requests;
                     let replay = Replay { requests, capacity, threads, single_flight, arguments };
-                    replay.run(name).print(arguments.json);
+                    let of_case = replay.run(name).rows();
+                    row::print(&of_case, arguments.json);
+                    rows.extend(of_case);
                 }
             }
         }
     }
-    Ok(())
+    Ok(rows)
 }
 
 // ---- Hits --------------------------------------------------------------------------------------
@@ -269,47 +293,26 @@ impl Case {
     fn new(name: String) -> Self {
         let names =
             [Warmfront::NAME, WarmfrontRead::NAME, QuickCache::NAME, Moka::NAME, Foyer::NAME];
-        Self { name, rows: names.map(|name| (name, Vec::new())).into() }
+        Self { name, rounds: names.map(|name| (name, Vec::new())).into() }
     }
 
     fn add(&mut self, rounds: [Round; 5]) {
-        self.rows.iter_mut().zip(rounds).for_each(|(row, round)| row.1.push(round));
+        self.rounds.iter_mut().zip(rounds).for_each(|(all, round)| all.1.push(round));
     }
 
-    fn print(&self, as_json: bool) {
-        let medians: Vec<_> = self
-            .rows
-            .iter()
-            .map(|(name, rounds)| {
-                let median_of = |value: fn(&Round) -> f64| median(rounds.iter().map(value));
-                let ratio = median_of(|round| round.hit_ratio);
-                (*name, median_of(|round| round.wall_ns), median_of(|round| round.cpu_ns), ratio)
-            })
-            .collect();
-        let ours = medians[0].2;
-        if !as_json {
-            println!("\n{}", self.name);
-            println!(
-                "{:<15} {:>10} {:>10} {:>8} {:>8}",
-                "cache", "ns wall", "ns cpu", "times", "hits"
-            );
-        }
-        for (name, wall_ns, cpu_ns, hit_ratio) in medians {
-            if cpu_ns.is_nan() {
-                continue;
+    /// The medians of each cache that has run.
+    fn rows(&self) -> Vec<Row> {
+        let row = |(name, rounds): &(&str, Vec<Round>)| {
+            let median_of = |value: fn(&Round) -> f64| median(rounds.iter().map(value));
+            Row {
+                case: self.name.clone(),
+                cache: name.to_string(),
+                wall_ns: median_of(|round| round.wall_ns),
+                cpu_ns: median_of(|round| round.cpu_ns),
+                hit_ratio: median_of(|round| round.hit_ratio),
             }
-            let times = cpu_ns / ours;
-            if as_json {
-                let row = json!({
-                    "case": self.name, "cache": name, "wall_ns": wall_ns, "cpu_ns": cpu_ns,
-                    "times_ours": times, "hit_ratio": hit_ratio,
-                });
-                println!("{row}");
-            } else {
-                let hits = 100.0 * hit_ratio;
-                println!("{name:<15} {wall_ns:>10.1} {cpu_ns:>10.1} {times:>8.2} {hits:>7.2}%");
-            }
-        }
+        };
+        self.rounds.iter().map(row).filter(|row| !row.cpu_ns.is_nan()).collect()
     }
 }
 

@@ -19,6 +19,7 @@
 //! assert_eq!(rows[1].misses, 3 + 297 / 2);
 //! ```
 
+mod bars;
 mod bounds;
 pub mod experiment;
 pub mod machine;
@@ -36,6 +37,7 @@ pub mod system;
 mod trace;
 pub mod workload;
 
+pub use bars::{BarGroup, grouped_bars};
 pub use mini_sim::{Estimate, MiniSim, SAMPLED_REQUESTS_MIN, TooFewSampled};
 pub use policy::PolicyName;
 pub use replay::{CHARGED_RECORD_BYTES, Form, Replay, Row, Size, replay};

@@ -181,8 +181,8 @@ fn draw_bars(measure: &str, findings: &[Finding], backend: SVGBackend) -> Drawn 
     Ok(())
 }
 
-/// What stands at a tick of an axis: no more digits than it has.
-fn tick(place: f64) -> String {
+/// A figure with its thousands apart, and no more digits than it has.
+pub(crate) fn tick(place: f64) -> String {
     let text = thousands(place);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
