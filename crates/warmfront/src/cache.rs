@@ -349,8 +349,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     }
 
     /// Takes everything out, and returns how many entries that were; as [`Cache::retain`] with a
-    /// condition that nothing satisfies. Ghosts stay, so the cache knows what comes back. Memory comes
-    /// free as with [`Cache::resize`].
+    /// condition that nothing satisfies. Ghosts stay, so the cache knows what comes back. Memory
+    /// comes free as with [`Cache::resize`].
     ///
     /// ```
     /// # let cache: warmfront::cache::Cache<u32, u32> =

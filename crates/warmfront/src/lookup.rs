@@ -200,10 +200,10 @@ impl Pool {
         }
     }
 
-    /// A name leads to `found` at the origin. If another object was believed to be there, it is gone
-    /// or has another name. Of one in use the origin is asked, and the contents of what is gone are
-    /// let go with its last use. Of one that nobody uses they are let go now: a change of its names
-    /// has changed its validator too.
+    /// A name leads to `found` at the origin. If another object was believed to be there, it is
+    /// gone or has another name. Of one in use the origin is asked, and the contents of what is
+    /// gone are let go with its last use. Of one that nobody uses they are let go now: a change of
+    /// its names has changed its validator too.
     async fn check_former(
         &self,
         directory: &Object,

@@ -1,5 +1,5 @@
-//! A cache of a program's own values that is made smaller, or emptied: the memory comes back to the system. One
-//! test only, since all tests of a program share its memory.
+//! A cache of a program's own values that is made smaller, or emptied: the memory comes back to
+//! the system. One test only, since all tests of a program share its memory.
 
 #![cfg(target_env = "gnu")]
 

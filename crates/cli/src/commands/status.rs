@@ -95,8 +95,8 @@ pub(crate) fn set_ceiling(
     );
     if !done.is_given_back {
         text.push_str(
-            "what is in use (reads under way, what waits for the origin, open files, names that the \
-             kernel\nremembers) holds some of what is to be given back\n",
+            "what is in use (reads under way, what waits for the origin, open files, names that \
+             the kernel\nremembers) holds some of what is to be given back\n",
         );
     }
     done.notes.iter().for_each(|note| _ = writeln!(text, "{note}"));

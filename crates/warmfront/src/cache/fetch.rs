@@ -84,8 +84,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     /// returns. Concurrent callers for one key, threads and tasks, run one fetch between them.
     ///
     /// A value that is too large to be kept is returned all the same, and counted. If the fetch or
-    /// the weigher panics, this call goes on panicking. If the key is removed or inserted meanwhile, the value
-    /// is returned and not kept.
+    /// the weigher panics, this call goes on panicking. If the key is removed or inserted
+    /// meanwhile, the value is returned and not kept.
     ///
     /// # Errors
     /// [`FetchError`]: the fetch failed, here or where this call waited for it; or it asked for its
