@@ -675,8 +675,8 @@ fn descriptors_are_left_for_others() {
     mount.unmount();
 }
 
-/// A program saves its files by writing a new one and renaming it over the old one; the origin gives
-/// the new one the inode number of one that has just gone, perhaps that of another program.
+/// A program saves its files by writing a new one and renaming it over the old one; the origin may
+/// give the new one the inode number of one that has just gone, perhaps that of another program.
 #[test]
 fn files_are_saved_by_replacing_them() {
     const PROGRAMS: u64 = 3;
