@@ -73,6 +73,12 @@ impl Format {
         }
     }
 
+    /// Whether every line ends with a newline, so that a last one without shows that the file is
+    /// cut. Other programs may leave it out.
+    pub(super) const fn ends_lines(self) -> bool {
+        matches!(self, Format::Recording)
+    }
+
     /// The names of all formats, for messages.
     pub(super) fn names() -> String {
         Format::ALL.map(Format::name).join(", ")

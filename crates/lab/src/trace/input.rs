@@ -91,6 +91,10 @@ impl Input {
             if buffer.len() as u64 == LINE_BYTES_MAX {
                 return Err(self.error(format, Fault::new("the line is too long for a text")));
             }
+            if format.ends_lines() && buffer.last() != Some(&b'\n') {
+                let cut = "the last line has no end, so the file is cut short here; take it off";
+                return Err(self.error(format, Fault::new(cut)));
+            }
             let line = str::from_utf8(&buffer).map_err(|_| Fault::new("this is no text"));
             line.and_then(|line| match line.trim() {
                 "" => Ok(()),

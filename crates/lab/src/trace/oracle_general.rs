@@ -1,10 +1,13 @@
 use super::builder::Builder;
 use super::error::TraceError;
 use super::format::Format;
-use super::input::Input;
+use super::input::{Fault, Input};
 
 /// Bytes of a record.
 pub(super) const RECORD_BYTES: usize = 24;
+
+/// Several recorders may be merged a little out of order: but by no more than a day.
+const BACKWARDS_S_MAX: u32 = 86_400;
 
 /// A record: 24 bytes, little-endian, of `u32` time in seconds, `u64` object, `u32` size in
 /// bytes, `i64` index of the next access.
@@ -39,8 +42,15 @@ impl Record {
 
 /// One request a record. What it says of the next access is not used.
 pub(super) fn read(input: &mut Input, requests: &mut Builder) -> Result<(), TraceError> {
+    let mut latest_s = 0;
     input.records(Format::OracleGeneral, |record| {
         let record = Record::new(record);
+        let time_s = record.time_s;
+        if time_s.saturating_add(BACKWARDS_S_MAX) < latest_s {
+            let what = format!("the time goes back from {latest_s} to {time_s} s");
+            return Err(Fault::new(what));
+        }
+        latest_s = latest_s.max(time_s);
         Ok(requests.push(record.object, record.bytes)?)
     })
 }

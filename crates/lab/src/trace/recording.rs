@@ -31,8 +31,17 @@ pub(super) fn read(input: &mut Input, requests: &mut Builder) -> Result<(), Trac
             }
         }
         let file = columns.next().ok_or_else(|| Fault::new("the column with a file is missing"))?;
+        if u64::from_str_radix(file, 16).is_err() {
+            return Err(Fault::new(format!(
+                "`{file}` is not a file, which is a hexadecimal number"
+            )));
+        }
         let offset = number(columns.next(), "an offset in bytes")?;
-        ranges.push(requests, file, offset, number(columns.next(), "a number of bytes")?)
+        let bytes = number(columns.next(), "a number of bytes")?;
+        if let Some(more) = columns.next() {
+            return Err(Fault::new(format!("`{more}` stands behind the last column")));
+        }
+        ranges.push(requests, file, offset, bytes)
     })
 }
 

@@ -110,6 +110,9 @@ fn oracle_general_has_objects_of_any_size() {
     assert_eq!(trace.object_bytes().map(|sizes| sizes.to_vec()), Some(vec![100, 300]));
     assert_eq!(trace.distinct_bytes(), 400);
     fails(&bytes[..71], Format::OracleGeneral, &["byte 48", "cut short"]);
+    // Bytes that were overwritten: the time is beyond all that come after.
+    let damaged = [&bytes[..], &oracle_record(2_000_000_000, 1, 1, -1), &bytes[48..]].concat();
+    fails(&damaged, Format::OracleGeneral, &["byte 96", "goes back from 2000000000 to 9 s"]);
 }
 
 #[test]
@@ -160,7 +163,12 @@ fn recordings_are_ranges_of_files() {
     assert_eq!(quarter.in_records(8192).map(|it| it.recorded_share()), Some(0.25));
     let after = |line: &str| text.to_owned() + line;
     fails(after("1 x 00ab 0 1\n").as_bytes(), Format::Recording, &["line 5", "`x`", "r nor w"]);
-    fails(after("1 r 00ab 0").as_bytes(), Format::Recording, &["line 5", "missing"]);
+    fails(after("1 r 00ab 0\n").as_bytes(), Format::Recording, &["line 5", "missing"]);
+    fails(after("1 r XXXX 0 1\n").as_bytes(), Format::Recording, &["line 5", "`XXXX`"]);
+    fails(after("1 r 00ab 0 1 1\n").as_bytes(), Format::Recording, &["line 5", "behind the last"]);
+    // A number that has lost digits is a number, too: only the end of the line tells.
+    let cut = &text.as_bytes()[..text.len() - 3];
+    fails(cut, Format::Recording, &["line 4", "no end", "cut short", "3 requests"]);
     let far = after("1 r 00ab 18446744073709551615 1\n");
     fails(far.as_bytes(), Format::Recording, &["line 5", "beyond the end of any file"]);
 }
