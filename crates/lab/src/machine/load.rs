@@ -39,13 +39,17 @@ pub struct Tally {
     pub bytes: u64,
     /// How long they took, nanoseconds.
     pub response_ns: Histogram<u64>,
+    /// How long steps were under way in this time, all together: also those that began before it
+    /// or end after it.
+    pub under_way: Duration,
 }
 
 impl Tally {
     fn new() -> Tally {
         let response_ns = Histogram::new_with_bounds(1, RESPONSE_NS_MAX, 3);
         let response_ns = response_ns.expect("three digits of an hour can be kept");
-        Tally { elapsed: Duration::ZERO, operations: 0, bytes: 0, response_ns }
+        let (elapsed, under_way) = (Duration::ZERO, Duration::ZERO);
+        Tally { elapsed, operations: 0, bytes: 0, response_ns, under_way }
     }
 
     /// Reads and writes a second.
@@ -58,9 +62,11 @@ impl Tally {
         self.bytes as f64 / (1 << 20) as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// The mean response, milliseconds.
+    /// The mean response, milliseconds, by Little's law: what is still under way at the end counts
+    /// with the time that it has taken so far. Slow responses would be missing from the mean of
+    /// those that ended.
     pub fn mean_ms(&self) -> f64 {
-        self.response_ns.mean() / 1e6
+        self.under_way.as_secs_f64() * 1e3 / self.operations as f64
     }
 
     /// The response below which a share of them are, milliseconds.
@@ -84,16 +90,34 @@ struct State {
     tally: Tally,
     /// When the last step ended.
     last: Duration,
+    /// How many steps are under way, and until when that is counted.
+    under_way: u32,
+    counted: Duration,
     running: usize,
     /// No step begins any more.
     is_over: bool,
 }
 
+impl State {
+    /// Counts for how long steps have been under way.
+    fn count(&mut self, now: Duration) {
+        self.tally.under_way += (now - self.counted) * self.under_way;
+        self.counted = now;
+    }
+}
+
 impl Machine {
     /// Lets threads begin with their steps; time passes only [during](Load::during) the load.
     pub fn begin(self: &Arc<Self>, threads: &[Steps]) -> Load {
-        let state =
-            State { tally: Tally::new(), last: self.now(), running: threads.len(), is_over: false };
+        let now = self.now();
+        let state = State {
+            tally: Tally::new(),
+            last: now,
+            under_way: 0,
+            counted: now,
+            running: threads.len(),
+            is_over: false,
+        };
         let shared = Arc::new(Shared { machine: self.clone(), state: Mutex::new(state) });
         for steps in threads {
             self.simulation.spawn(Box::pin(thread(shared.clone(), steps.clone())));
@@ -121,7 +145,11 @@ impl Load {
     /// Lets time pass, and tells of the steps that end in it, whenever they began.
     pub fn during(&self, time: Duration) -> Tally {
         let machine = &self.shared.machine;
-        self.shared.state.lock().tally = Tally::new();
+        {
+            let state = &mut *self.shared.state.lock();
+            state.tally = Tally::new();
+            state.counted = machine.now();
+        }
         let is_over = Arc::new(AtomicBool::new(false));
         let (clock, told) = (machine.simulation.clone(), is_over.clone());
         machine.simulation.spawn(Box::pin(async move {
@@ -131,7 +159,9 @@ impl Load {
         while !is_over.load(Ordering::Relaxed) {
             self.step();
         }
-        Tally { elapsed: time, ..self.shared.state.lock().tally.clone() }
+        let state = &mut *self.shared.state.lock();
+        state.count(machine.now());
+        Tally { elapsed: time, ..state.tally.clone() }
     }
 
     /// Lets what is under way come to its end.
@@ -157,12 +187,19 @@ async fn thread(shared: Arc<Shared>, steps: Steps) {
         let begun = machine.now();
         let step = (steps.lock())();
         let Some(Step { file, offset, bytes, write }) = step else { break };
+        {
+            let state = &mut *shared.state.lock();
+            state.count(begun);
+            state.under_way += 1;
+        }
         match write {
             true => machine.write(&file, offset, bytes).await,
             false => drop(machine.read(&file, offset, bytes).await),
         }
         let now = machine.now();
         let state = &mut *shared.state.lock();
+        state.count(now);
+        state.under_way -= 1;
         state.tally.operations += 1;
         state.tally.bytes += bytes;
         state.tally.response_ns.saturating_record((now - begun).as_nanos() as u64);

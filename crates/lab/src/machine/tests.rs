@@ -52,3 +52,29 @@ fn machines_that_come_with_the_lab_can_be_built() {
         Machine::new(&parameters, 1).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }
+
+/// All threads have a request under way at any time: so many over the mean response are the rate,
+/// also where the slowest do not end while it is measured.
+#[test]
+fn responses_keep_littles_law() {
+    let mut parameters = MachineParameters::shipped("storage-server-2019").expect("shipped");
+    parameters.divisor = std::num::NonZeroU64::new(1 << 12).expect("not zero");
+    parameters.caches = None;
+    let machine = Machine::new(&parameters, 1).expect("it can be built");
+    let blocks = 1 << 16;
+    let file = machine.file("data", blocks * 4096);
+    let mut random = storage::Random::new(1);
+    let steps: Steps = Arc::new(Mutex::new(move || {
+        let offset = random.below(blocks) * 4096;
+        Some(Step { file: file.clone(), offset, bytes: 4096, write: false })
+    }));
+    let threads = 2000;
+    let load = machine.begin(&vec![steps; threads]);
+    load.during(Duration::from_millis(20));
+    let tally = load.during(Duration::from_millis(50));
+    load.end();
+    let under_way = tally.operations_per_s() * tally.mean_ms() / 1e3;
+    assert!((under_way / threads as f64 - 1.0).abs() < 0.01, "{under_way} of {threads}");
+    // Of those that ended the mean is another one.
+    assert!(tally.response_ns.mean() / 1e6 < 0.9 * tally.mean_ms(), "{tally:?}");
+}
