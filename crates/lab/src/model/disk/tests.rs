@@ -240,3 +240,22 @@ fn bad_geometry_is_named() {
         assert!(error.contains(expected), "{text}: {error}");
     }
 }
+
+/// What its file says that long reads get.
+#[test]
+fn long_reads_get_what_tracks_and_skews_leave() {
+    let Ok(Equipment::Disk(parameters)) = Equipment::shipped("sas-10k") else {
+        panic!("a disk comes with the lab")
+    };
+    let bytes = 256 << 20;
+    let rate = |outer: bool| {
+        let mut disk = Disk::new(&parameters).expect("it can be built");
+        let offset = if outer { 0 } else { disk.size_bytes() - bytes };
+        let done = disk.serve(0, Request::read(offset, bytes)).expect("it is on the disk");
+        bytes as f64 * 1e3 / done as f64
+    };
+    for (outer, mb_s) in [(true, 98.8), (false, 71.8)] {
+        let rate = rate(outer);
+        assert!((rate / mb_s - 1.0).abs() < 0.01, "{outer}: {rate}");
+    }
+}
