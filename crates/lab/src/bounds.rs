@@ -116,6 +116,7 @@ fn allowed(name: &str) -> (f64, f64) {
         _ if PIECES.contains(&name) => PIECE_BYTES_MAX,
         _ if unit("bytes") || unit("gb") || name == "bytes_each" => BYTES_MAX,
         _ if unit("divisor") => DIVISOR_MAX,
+        _ if unit("percent") => 100.0,
         _ => COUNT_MAX,
     };
     (0.0, most)

@@ -16,6 +16,7 @@ mod systems;
 mod trial;
 mod work;
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -258,6 +259,24 @@ pub enum ExperimentError {
     /// It cannot be done with this equipment.
     #[error("the experiment cannot be done: {0}")]
     Unfit(String),
+}
+
+/// Refuses two variants of one name: their figures could not be told apart.
+fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), ExperimentError> {
+    let mut known = BTreeSet::new();
+    for name in names {
+        if !known.insert(name) {
+            return Err(ExperimentError::Unfit(format!(
+                "two are called {name:?}; give each a name of its own"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Nothing ended in the time that is measured.
+fn nothing_measured(key: &str) -> ExperimentError {
+    ExperimentError::Unfit(format!("nothing ended while it was measured; set a larger {key}"))
 }
 
 /// What comes with the lab: names and texts.

@@ -5,7 +5,6 @@ mod origin;
 mod parameters;
 
 use std::ffi::OsStr;
-use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,7 +18,7 @@ use warmfront::flash::{FlashOptions, Opening, Options};
 use warmfront::{Datasets, Memory, OpenFile, Pool, PoolOptions};
 
 use crate::model::{
-    Equipment, Model, ModelDevice, Nanoseconds, Network, Processor, Request, Station, Traffic,
+    Model, ModelDevice, Nanoseconds, Network, Processor, Request, Station, Traffic,
 };
 pub use load::{Load, Step, Steps, Tally};
 use origin::DiskTimes;
@@ -35,9 +34,6 @@ const CHUNK_BYTES: usize = 256 << 10;
 const SEGMENT_BYTES: u64 = 1 << 20;
 /// Blocks of a cache device.
 const BLOCK_BYTES: usize = 4096;
-/// Most cache devices, and most bytes of each: what is written to it takes as much memory here.
-const CACHES_MAX: u32 = 64;
-const CACHE_BYTES_MAX: u64 = 8 << 30;
 const READ_WRITE: OpenMode =
     OpenMode { read: true, write: true, truncate: false, direct: false, sync: false };
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
@@ -101,6 +97,7 @@ impl Machine {
     /// # Errors
     /// When the parameters do not fit together.
     pub fn new(parameters: &MachineParameters, seed: u64) -> Result<Arc<Machine>, MachineError> {
+        parameters.check()?;
         let simulation = Simulation::new(seed);
         let clock: Arc<dyn Clock> = Arc::new(simulation.clone());
         let stripe = parameters.stripe()?;
@@ -128,9 +125,6 @@ impl Machine {
         }
         let caches = parameters.caches.as_ref();
         let cache_count = caches.map_or(0, |caches| caches.count) as usize;
-        if let Some(caches) = caches {
-            check_size(caches, parameters.divisor)?;
-        }
         let memory_bytes = parameters.memory_bytes.get() / parameters.divisor.get();
         let memory = Memory::repeatable(memory_bytes, seed);
         let pool = simulation.run(Pool::open(PoolOptions {
@@ -160,14 +154,11 @@ impl Machine {
         let mut stations = Vec::new();
         for number in 0..cache_count {
             let caches = caches.expect("there are some");
-            let device = match parameters.equipment(&caches.device)? {
-                // Followed page by page: so it has the size that is used.
-                Equipment::Flash(flash) => Equipment::Flash(flash.scaled_down(parameters.divisor)),
-                other => other,
-            };
+            let device = parameters.equipment(&caches.device)?.scaled_down(parameters.divisor);
             let queue = device.build(&caches.device, seed.wrapping_add(number as u64))?;
-            let bytes = caches.bytes.get() / parameters.divisor / BLOCK_BYTES as u64;
-            let bytes = bytes * BLOCK_BYTES as u64;
+            // A device of pages is a little smaller, when it was divided.
+            let bytes = (caches.bytes.get() / parameters.divisor).min(queue.size_bytes());
+            let bytes = bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
             let memory = Arc::new(MemoryDevice::new(bytes as usize, BLOCK_BYTES));
             let device = Arc::new(ModelDevice::new(memory, queue, clock.clone()));
             stations.push(device.station().clone());
@@ -236,6 +227,11 @@ impl Machine {
     /// What the ARC may take.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What the ARC holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.counter("size").saturating_sub(self.pool.memory().charged_bytes())
     }
 
     /// Changes what the ARC may take; it follows at once.
@@ -354,27 +350,6 @@ impl Machine {
     /// One of the pool's counters; zero where there is none.
     pub fn counter(&self, name: &str) -> u64 {
         self.pool.statistics().counters.get(name).copied().unwrap_or(0)
-    }
-}
-
-/// Whether cache devices can be held here.
-fn check_size(caches: &CacheParameters, divisor: NonZeroU64) -> Result<(), MachineError> {
-    let bytes = caches.bytes.get();
-    let divisor_min = bytes.div_ceil(CACHE_BYTES_MAX);
-    if caches.count > CACHES_MAX {
-        let count = caches.count;
-        return Err(MachineError::Unfit(format!(
-            "it has {count} caches, and at most {CACHES_MAX}"
-        )));
-    }
-    match divisor.get() < divisor_min {
-        true => Err(MachineError::Unfit(format!(
-            "each of its caches takes {} GiB and may take {} here; set divisor = {divisor_min} or \
-             more",
-            (bytes / divisor) >> 30,
-            CACHE_BYTES_MAX >> 30
-        ))),
-        false => Ok(()),
     }
 }
 

@@ -147,7 +147,9 @@ pub enum SizingError {
         reason: String,
     },
     /// There is no price.
-    #[error("there is no price of {kind} {name:?}; add [{kind}.{name}] to the file with --prices")]
+    #[error(
+        "there is no price of {kind} {name:?}; add [{kind}.{name:?}] to the file with --prices"
+    )]
     NoPrice {
         /// Disks or flash.
         kind: &'static str,
@@ -169,6 +171,19 @@ pub enum SizingError {
         record_bytes: u32,
         /// Why.
         reason: String,
+    },
+    /// A size has no room for anything.
+    #[error(
+        "{level} of {bytes} bytes holds no record: one takes {record_bytes} bytes with its header; \
+         name larger sizes of {level}, or smaller --records"
+    )]
+    NoRecord {
+        /// RAM or flash.
+        level: &'static str,
+        /// The size.
+        bytes: u64,
+        /// The largest record that is tried.
+        record_bytes: u64,
     },
     /// The sample is too small.
     #[error(
@@ -239,14 +254,7 @@ pub fn sizing(
         return Err(SizingError::Policy(other));
     }
     let equipment = Hardware::new(plan)?;
-    let bytes_of = |sizes: &[Size]| -> Vec<u64> {
-        let mut bytes: Vec<u64> = sizes.iter().map(|size| size.bytes(trace)).collect();
-        bytes.sort_unstable();
-        bytes.dedup();
-        bytes
-    };
-    let (ram, flash) = (bytes_of(&plan.ram), bytes_of(&plan.flash));
-    let runs = (plan.policies.len() * plan.record_bytes.len() * ram.len()) as u64;
+    let runs = (plan.policies.len() * plan.record_bytes.len() * plan.ram.len()) as u64;
     let sample_percent = plan.sample_percent.map_or_else(
         || {
             let all = (trace.requests() * runs).max(1);
@@ -261,6 +269,10 @@ pub fn sizing(
         .iter()
         .map(|&bytes| Load::new(trace, bytes, sample_percent))
         .collect::<Result<Vec<_>, _>>()?;
+    let largest = loads.iter().map(Load::record_bytes).max().unwrap_or(1);
+    let header = u64::from(Shipped::record_overhead());
+    let ram = bytes_of("RAM", &plan.ram, trace, u64::from(largest) + header)?;
+    let flash = bytes_of("flash", &plan.flash, trace, on_flash(largest))?;
 
     let mut jobs = Vec::new();
     for load in &loads {
@@ -308,6 +320,30 @@ pub fn sizing(
         first_percent: loads.iter().map(first).collect(),
         choices,
     })
+}
+
+/// What sizes come to, the smallest first. Each holds at least one record, which takes so much.
+fn bytes_of(
+    level: &'static str,
+    sizes: &[Size],
+    trace: &Trace,
+    record_bytes: u64,
+) -> Result<Vec<u64>, SizingError> {
+    let bytes = sizes.iter().map(|&size| match size {
+        Size::Bytes(bytes) if bytes < record_bytes => {
+            Err(SizingError::NoRecord { level, bytes, record_bytes })
+        }
+        size => Ok(size.bytes(trace).max(record_bytes)),
+    });
+    let mut bytes = bytes.collect::<Result<Vec<u64>, _>>()?;
+    bytes.sort_unstable();
+    bytes.dedup();
+    Ok(bytes)
+}
+
+/// What a record takes on a cache device.
+fn on_flash(bytes: u32) -> u64 {
+    (u64::from(bytes) + FLASH_HEADER_BYTES).next_multiple_of(FLASH_UNIT_BYTES)
 }
 
 impl Sizing {
@@ -374,6 +410,12 @@ impl Load {
         Ok(Load { record_bytes, distinct, requests, rate, share, sample, parts })
     }
 
+    /// Bytes of a record, or of the smallest object.
+    fn record_bytes(&self) -> u32 {
+        let smallest = || self.sample.object_bytes().and_then(|bytes| bytes.iter().min().copied());
+        self.sample.block_bytes().or_else(smallest).unwrap_or(1)
+    }
+
     /// Bytes of a read of a device.
     fn read_bytes(&self) -> u64 {
         match self.sample.block_bytes() {
@@ -418,8 +460,6 @@ fn pass(
         }
         _ => Box::new(Lru::new(capacity, &objects)),
     };
-    let on_flash =
-        |bytes: u32| (u64::from(bytes) + FLASH_HEADER_BYTES).next_multiple_of(FLASH_UNIT_BYTES);
     let bytes_of = |id: u32| match trace.object_bytes() {
         Some(bytes) => on_flash(bytes[id as usize]),
         None => on_flash(trace.block_bytes().unwrap_or(1)),
@@ -475,7 +515,7 @@ struct Responses {
 impl Hardware {
     fn new(plan: &SizingPlan) -> Result<Hardware, SizingError> {
         let no_price = |kind, name: &String| SizingError::NoPrice { kind, name: name.clone() };
-        let disk = match Equipment::shipped(&plan.disk)? {
+        let disk = match Equipment::named(&plan.disk)? {
             Equipment::Disk(disk) => disk,
             _ => {
                 let reason = "it is not a disk".to_owned();
@@ -484,7 +524,7 @@ impl Hardware {
         };
         let flash = plan.flash_devices.iter().map(|name| {
             let price = plan.prices.flash.get(name).ok_or_else(|| no_price("flash", name))?;
-            Ok((name.clone(), Equipment::shipped(name)?, *price))
+            Ok((name.clone(), Equipment::named(name)?, *price))
         });
         let processor = match Equipment::shipped("processor")? {
             Equipment::Processor(processor) => processor,
@@ -599,8 +639,8 @@ impl Found<'_> {
                 let record = record.next_multiple_of(FLASH_UNIT_BYTES);
                 let index = bytes / record * INDEX_BYTES;
                 let count = match equipment.capacity_bytes() {
-                    0 => 1,
-                    each => bytes.div_ceil(each).max(1),
+                    None | Some(0) => 1,
+                    Some(each) => bytes.div_ceil(each).max(1),
                 };
                 let price = bytes as f64 / 1e9 * price.per_gb.get();
                 (Some(name.clone()), bytes, index, price, count)

@@ -68,6 +68,42 @@ impl SystemParameters {
         }
     }
 
+    /// What is wrong with the parameters.
+    ///
+    /// # Errors
+    /// What it is, if anything.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            SystemParameters::Ufs(_) => Ok(()),
+            SystemParameters::Zfs2009(parameters) => parameters.check(),
+        }
+    }
+
+    /// The memory of the machine, where it is told.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        match self {
+            SystemParameters::Ufs(parameters) => Some(parameters.memory_bytes.get()),
+            SystemParameters::Zfs2009(_) => None,
+        }
+    }
+
+    /// Bytes of a record, where they are told.
+    pub fn record_bytes(&self) -> Option<u64> {
+        match self {
+            SystemParameters::Ufs(_) => None,
+            SystemParameters::Zfs2009(parameters) => Some(parameters.record_bytes.get()),
+        }
+    }
+
+    /// What its cache may take where applications leave so much memory.
+    pub fn cache_bytes(&self, free_bytes: u64) -> u64 {
+        match self {
+            SystemParameters::Ufs(parameters) if parameters.cachelist => free_bytes,
+            SystemParameters::Ufs(parameters) => parameters.mapped_bytes(),
+            SystemParameters::Zfs2009(parameters) => parameters.arc_bytes.get(),
+        }
+    }
+
     /// Nothing is cached of a file of so many bytes.
     ///
     /// # Errors

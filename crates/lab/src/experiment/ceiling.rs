@@ -1,4 +1,5 @@
 use std::num::{NonZeroU32, NonZeroU64};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,11 +7,18 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use storage::{Random, Spawn};
 
-use super::{ExperimentError, Finding, Outcome, Trial, Work};
+use super::{ExperimentError, Finding, Outcome, Trial, Work, distinct, nothing_measured};
 use crate::machine::{Machine, MachineParameters, Step, Steps};
-use crate::model::{Nanoseconds, Positive, Processor, Queue};
+use crate::model::{Nanoseconds, Positive, Processor};
 use crate::system::{Server, SystemParameters};
 use crate::workload::{PatternParameters, Workload, WorkloadParameters};
+
+/// Most threads, and bytes of a record.
+const THREADS_MAX: u32 = 1 << 16;
+const RECORD_BYTES: RangeInclusive<u64> = 512..=16 << 20;
+/// Applications want memory after half of the time between two bursts at least, and one and a half
+/// times as much at most.
+const BURST_PAUSE_MAX: f64 = 1.5;
 
 /// A cache beside applications: as UFS has it, with all free memory, and with a safe ceiling.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -48,9 +56,74 @@ struct Variant {
 }
 
 impl Ceiling {
+    /// Refuses what contradicts itself, and what would find nothing.
+    fn check(&self, machine: &MachineParameters) -> Result<(), ExperimentError> {
+        let unfit = |reason| Err(ExperimentError::Unfit(reason));
+        machine.check()?;
+        machine.check_data(self.data_bytes.get().into())?;
+        distinct(self.variants.iter().map(|variant| variant.name.as_str()))?;
+        let (memory_bytes, record_bytes) = (self.memory_bytes.get(), self.record_bytes.get());
+        if !record_bytes.is_power_of_two() || !RECORD_BYTES.contains(&record_bytes) {
+            return unfit(format!(
+                "record_bytes = {record_bytes} is no size of a record, which is a power of two \
+                 from {} to {}",
+                RECORD_BYTES.start(),
+                RECORD_BYTES.end()
+            ));
+        }
+        if self.threads.get() > THREADS_MAX {
+            let threads = self.threads;
+            return unfit(format!("threads = {threads}, and at most {THREADS_MAX} are followed"));
+        }
+        let wanted = self.applications_bytes.get().saturating_add(self.burst_bytes.get());
+        if wanted >= memory_bytes {
+            return unfit(format!(
+                "of {memory_bytes} bytes of memory applications take {} and now and then {} more; \
+                 set a larger memory_bytes",
+                self.applications_bytes, self.burst_bytes
+            ));
+        }
+        let burst_by_s = BURST_PAUSE_MAX * self.burst_every_s.get();
+        if self.measure_s.get() < burst_by_s {
+            return unfit(format!(
+                "measure_s = {} may end before applications want memory; set {burst_by_s} or more",
+                self.measure_s.get()
+            ));
+        }
+        let free_bytes = memory_bytes - self.applications_bytes.get();
+        self.variants.iter().try_for_each(|variant| self.check_variant(variant, free_bytes))
+    }
+
+    fn check_variant(&self, variant: &Variant, free_bytes: u64) -> Result<(), ExperimentError> {
+        let Variant { name, cache_bytes, system, .. } = variant;
+        let unfit = |reason: String| Err(ExperimentError::Unfit(format!("{name}: {reason}")));
+        if cache_bytes.get() > self.memory_bytes.get() {
+            let memory_bytes = self.memory_bytes;
+            return unfit(format!(
+                "the cache takes {cache_bytes} of {memory_bytes} bytes of memory; set a larger \
+                 memory_bytes"
+            ));
+        }
+        let Some(system) = system else { return Ok(()) };
+        system.check().map_err(ExperimentError::Unfit)?;
+        for (key, own, of_system) in [
+            ("memory_bytes", self.memory_bytes.get(), system.memory_bytes()),
+            ("record_bytes", self.record_bytes.get(), system.record_bytes()),
+            ("cache_bytes", cache_bytes.get(), Some(system.cache_bytes(free_bytes))),
+        ] {
+            if let Some(of_system) = of_system.filter(|of_system| *of_system != own) {
+                return unfit(format!(
+                    "{key} = {own}, and by its system it is {of_system}; make them agree"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The most that it has to simulate.
     pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
         let machine = trial.machine(&self.machine)?;
+        self.check(&machine)?;
         let record_bytes = self.record_bytes.get();
         Ok(self.variants.iter().fold(
             Work::new("warm_reads, measure_s or record_bytes"),
@@ -80,13 +153,6 @@ impl Ceiling {
     fn measure(&self, variant: &Variant, trial: Trial) -> Result<Vec<Finding>, ExperimentError> {
         let memory_bytes = self.memory_bytes.get();
         let free_bytes = memory_bytes.saturating_sub(self.applications_bytes.get());
-        if free_bytes == 0 || variant.cache_bytes.get() > memory_bytes {
-            return Err(ExperimentError::Unfit(format!(
-                "of {memory_bytes} bytes of memory applications take {} and the cache {} with \
-                 {:?}; set a larger memory_bytes",
-                self.applications_bytes, variant.cache_bytes, variant.name
-            )));
-        }
         let (parameters, seed) = (trial.machine(&self.machine)?, trial.seed);
         let data_bytes = self.data_bytes.get() / parameters.divisor.get();
         let blocks = NonZeroU64::new(data_bytes / self.record_bytes)
@@ -160,6 +226,9 @@ impl Ceiling {
         let hits = (machine.counter(hits) - before.0) as f64;
         let misses = (machine.counter(misses) - before.1) as f64;
         let waited = *waited.lock();
+        if tally.operations == 0 {
+            return Err(nothing_measured("measure_s"));
+        }
         Ok(Measured {
             found_percent: 100.0 * hits / (hits + misses),
             reads_per_s: tally.operations_per_s(),
@@ -180,12 +249,6 @@ impl Ceiling {
         let system = system.scaled_down(parameters.divisor).build(data_bytes);
         let system = system.map_err(ExperimentError::Unfit)?;
         let (stripe, processor) = (parameters.stripe()?, Processor::new(&parameters.processor));
-        if stripe.size_bytes() < data_bytes {
-            return Err(ExperimentError::Unfit(format!(
-                "the disks hold {} bytes, and the data is {data_bytes}; set a smaller data_bytes",
-                stripe.size_bytes()
-            )));
-        }
         let mut server = Server::new(system, Box::new(stripe), processor);
         server.system().leave(contention.free_bytes / contention.divisor);
         let (threads, record_bytes) = (self.threads.get() as usize, self.record_bytes.get());
@@ -207,7 +270,7 @@ impl Ceiling {
             if comes >= end {
                 break;
             }
-            let left = free.saturating_sub(contention.burst_bytes) / contention.divisor;
+            let left = contention.left_bytes() / contention.divisor;
             let freed = server.system().leave(left) * contention.divisor;
             let wait = contention.give_back.transfer(freed);
             waited.add(Duration::from_nanos(wait));
@@ -217,7 +280,10 @@ impl Ceiling {
         }
         server.system().validate().map_err(ExperimentError::Unfit)?;
         let served = server.served() - before;
-        let reads = served.reads.max(1) as f64;
+        if served.reads == 0 {
+            return Err(nothing_measured("measure_s"));
+        }
+        let reads = served.reads as f64;
         Ok(Measured {
             found_percent: 100.0 * served.found_in_memory as f64 / reads,
             reads_per_s: served.reads as f64 * 1e9 / (end - begun).max(1) as f64,
@@ -265,13 +331,19 @@ struct Contention {
 }
 
 impl Contention {
+    /// What the cache may keep while applications have more memory.
+    fn left_bytes(&self) -> u64 {
+        self.free_bytes.saturating_sub(self.burst_bytes)
+    }
+
     /// Until applications want more memory.
     fn pause(&mut self) -> Duration {
         self.every * (500 + self.random.below(1000) as u32) / 1000
     }
 }
 
-/// Wants more memory now and then. What the cache has of it must be given back first.
+/// Wants more memory now and then. What the cache holds of it is given back first, and takes its
+/// time; a cache that is not full may have nothing to give.
 async fn applications(
     machine: std::sync::Weak<Machine>,
     mut contention: Contention,
@@ -283,16 +355,18 @@ async fn applications(
         };
         storage::Clock::sleep(&pause, contention.pause()).await;
         let Some(of) = machine.upgrade() else { return };
-        let left = contention.free_bytes.saturating_sub(contention.burst_bytes);
-        let short = contention.cache_bytes.saturating_sub(left);
-        let give_back = Duration::from_nanos(contention.give_back.transfer(short));
-        let before = of.memory_bytes();
-        of.set_memory_bytes(before.saturating_sub(short / contention.divisor));
+        let (most, held) = (of.memory_bytes(), of.held_bytes());
+        let left = contention.left_bytes() / contention.divisor;
+        if left < most {
+            of.set_memory_bytes(left);
+        }
+        let freed = held.saturating_sub(of.held_bytes()) * contention.divisor;
         drop(of);
-        storage::Clock::sleep(&pause, give_back).await;
-        waited.lock().add(give_back);
-        storage::Clock::sleep(&pause, contention.lasts).await;
+        let wait = Duration::from_nanos(contention.give_back.transfer(freed));
+        // It is waited to the end, also where that comes after what is measured.
+        waited.lock().add(wait);
+        storage::Clock::sleep(&pause, wait + contention.lasts).await;
         let Some(of) = machine.upgrade() else { return };
-        of.set_memory_bytes(before);
+        of.set_memory_bytes(most);
     }
 }

@@ -8,8 +8,10 @@ use serde::Deserialize;
 use storage::Random;
 use warmfront::OpenFile;
 
-use super::{Chart, ExperimentError, Finding, Line, Outcome, Trial, Work};
-use crate::machine::{Machine, MachineParameters, Step, Steps, Tally};
+use super::{
+    Chart, ExperimentError, Finding, Line, Outcome, Trial, Work, distinct, nothing_measured,
+};
+use crate::machine::{CacheParameters, Machine, MachineParameters, Step, Steps, Tally};
 use crate::model::Positive;
 
 /// What warms the caches reads so many bytes at a time, by so many at a time where it is in no
@@ -165,6 +167,7 @@ struct Point {
 impl Clients {
     /// The most that it has to simulate.
     pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        self.check(trial)?;
         let keys = "warm_passes, settle_s, measure_s or bytes_each, or a larger divisor";
         let (cases, mut work) = (self.threads.len(), Work::new(keys));
         for variant in &self.variants {
@@ -188,7 +191,6 @@ impl Clients {
     }
 
     pub fn run(&self, trial: Trial) -> Result<Outcome, ExperimentError> {
-        self.check()?;
         let mut points = BTreeMap::new();
         for variant in &self.variants {
             let at_once = if variant.warms_anew { 1 } else { self.threads.len() };
@@ -216,7 +218,12 @@ impl Clients {
                 };
                 for (&measure, &lab) in &point.figures {
                     let source = of_source(measure);
-                    if source.is_some() || (measure == main && threads == shown) {
+                    // With nothing to compare with, all is told.
+                    let is_told = match self.sources.is_empty() {
+                        true => measure == main || measure == Measure::MeanMs,
+                        false => measure == main && threads == shown,
+                    };
+                    if source.is_some() || is_told {
                         let what = format!("{}: {threads} threads", variant.name);
                         let figure = source.map(|source| source.figure.get());
                         let finding = Finding::new(what, measure.unit(), figure, lab);
@@ -244,7 +251,7 @@ impl Clients {
                     .get(&(variant.clone(), compare.threads))
                     .and_then(|point| point.figures.get(&compare.measure))
                     .copied()
-                    .ok_or_else(|| ExperimentError::Unfit(format!("no variant {variant:?}")))
+                    .ok_or_else(|| ExperimentError::Unfit(format!("no figure of {variant:?}")))
             };
             let what =
                 format!("{} over {}, {} threads", compare.variant, compare.over, compare.threads);
@@ -279,7 +286,7 @@ impl Clients {
     }
 
     /// Refuses what cannot be done or would not come to an end.
-    fn check(&self) -> Result<(), ExperimentError> {
+    fn check(&self, trial: Trial) -> Result<(), ExperimentError> {
         let unfit = |reason: &str| Err(ExperimentError::Unfit(reason.to_string()));
         if self.threads.is_empty() || self.variants.is_empty() {
             return unfit("there are no threads or no variants; name at least one of each");
@@ -288,6 +295,36 @@ impl Clients {
         if self.threads.iter().any(|&it| clients * u64::from(it.get()) > THREADS_MAX) {
             let reason = format!("all clients together have at most {THREADS_MAX} threads");
             return Err(ExperimentError::Unfit(reason));
+        }
+        let caches = trial.machine(&self.machine)?.caches;
+        caches.as_ref().map_or(Ok(()), CacheParameters::check_count)?;
+        let caches_max = caches.map_or(0, |caches| caches.count);
+        for Variant { name, caches, .. } in &self.variants {
+            if *caches > caches_max {
+                return unfit(&format!(
+                    "{name:?} has {caches} caches, and the machine {caches_max}; raise count in \
+                     its [caches]"
+                ));
+            }
+        }
+        distinct(self.variants.iter().map(|variant| variant.name.as_str()))?;
+        let is_named = |name: &String| {
+            let known = self.variants.iter().any(|variant| variant.name == *name);
+            let names = || self.variants.iter().map(|variant| format!("{:?}", variant.name));
+            let unknown = || format!("no variant is called {name:?}; there are {}", list(names()));
+            if known { Ok(()) } else { Err(ExperimentError::Unfit(unknown())) }
+        };
+        self.sources.iter().try_for_each(|source| is_named(&source.variant))?;
+        for Compare { variant, over, threads, .. } in &self.compare {
+            is_named(variant)?;
+            is_named(over)?;
+            if !self.threads.contains(threads) {
+                return unfit(&format!(
+                    "{variant:?} and {over:?} are to be compared at {threads} threads, which are \
+                     not measured; threads are {}",
+                    list(self.threads.iter().map(ToString::to_string))
+                ));
+            }
         }
         Ok(())
     }
@@ -323,6 +360,8 @@ impl Clients {
             );
             return Err(ExperimentError::Unfit(reason));
         }
+        parameters.check()?;
+        parameters.check_data(data)?;
         Ok(parameters)
     }
 
@@ -374,6 +413,9 @@ impl Clients {
             load.during(seconds(settle_s));
             let (before, work) = (machine.pool().statistics().counters, machine.devices());
             let tally = load.during(seconds(measure_s));
+            if tally.operations == 0 {
+                return Err(nothing_measured("measure_s"));
+            }
             let counters = machine.pool().statistics().counters;
             let work = machine.devices().since(&work);
             load.end();
@@ -448,6 +490,10 @@ impl Clients {
             Some(Step { file: file.clone(), offset: block * request, bytes: request, write })
         }))
     }
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
 }
 
 fn point(tally: &Tally, work: &crate::machine::Work, counted: impl Fn(&str) -> f64) -> Point {

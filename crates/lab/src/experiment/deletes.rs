@@ -30,6 +30,7 @@ pub(super) struct Deletes {
 impl Deletes {
     /// The most that it has to simulate.
     pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        trial.whole_machine(&self.machine)?.check_data(self.index_bytes.get().into())?;
         let reads = f64::from(self.deletes.get()) * f64::from(self.reads_each.get());
         let index_bytes = self.index_bytes.get() / trial.divisor(self.divisor);
         let work = Work::new("deletes, reads_each, read_bytes or index_bytes");

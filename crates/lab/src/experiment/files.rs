@@ -27,7 +27,8 @@ impl Files {
         for (key, value) in table {
             match (key.as_str(), value) {
                 ("machine", Value::String(name)) if Equipment::is_file(name) => {
-                    let machine = MachineParameters::read(&directory.join(name))?;
+                    let machine =
+                        MachineParameters::read(&Equipment::path_beside(directory, name))?;
                     self.machines.insert(name.clone(), machine);
                 }
                 ("disk", Value::String(name)) => self.add(name, directory)?,
@@ -45,7 +46,7 @@ impl Files {
 
     fn add(&mut self, name: &str, directory: &Path) -> Result<(), ExperimentError> {
         if Equipment::is_file(name) {
-            let equipment = Equipment::read(&directory.join(name))?;
+            let equipment = Equipment::read(&Equipment::path_beside(directory, name))?;
             self.equipment.insert(name.to_owned(), equipment);
         }
         Ok(())

@@ -21,6 +21,7 @@ pub(super) struct FreeBehind {
 impl FreeBehind {
     /// The most that it has to simulate.
     pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        trial.whole_machine(&self.machine)?.check_data(self.file_bytes.get().into())?;
         let bytes = self.file_bytes.get() as f64 / trial.divisor(self.divisor).get() as f64;
         let read_bytes = self.read_bytes.get();
         let work = Work::new("file_bytes, or larger read_bytes or divisor");

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use storage::Random;
 
 use super::{ExperimentError, Finding, Outcome, Trial, Work};
-use crate::machine::Machine;
+use crate::machine::{Machine, MachineParameters};
 use crate::model::Positive;
 use crate::workload::Source;
 
@@ -53,6 +53,11 @@ struct Figures {
 impl Pieces {
     /// The most that it has to simulate.
     pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
+        let machine = MachineParameters {
+            compression_ratio: Some(self.compression_ratio),
+            ..trial.whole_machine(&self.machine)?
+        };
+        machine.check_data(self.bytes.get().into())?;
         let bytes = self.bytes.get() as f64 / trial.divisor(self.divisor).get() as f64;
         let (pieces, files) = (bytes / self.piece_bytes.get() as f64, f64::from(self.files.get()));
         let work = Work::new("bytes, or larger piece_bytes: set a larger divisor");

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use storage::{Random, Spawn};
 use warmfront::OpenFile;
 
-use super::{ExperimentError, Finding, Outcome, Trial, Work};
+use super::{ExperimentError, Finding, Outcome, Trial, Work, distinct};
 use crate::machine::{Machine, Step, Steps};
 use crate::model::Positive;
 
@@ -74,7 +74,11 @@ enum Method {
 impl Priming {
     /// The most that it has to simulate.
     pub fn work(&self, trial: Trial) -> Result<Work, ExperimentError> {
-        let divisor = trial.machine(&self.machine)?.divisor.get() as f64;
+        distinct(self.cases.iter().map(|case| case.name.as_str()))?;
+        let machine = trial.machine(&self.machine)?;
+        machine.check()?;
+        machine.check_data(self.data_bytes.get().into())?;
+        let divisor = machine.divisor.get() as f64;
         let data = self.data_bytes.get() as f64 / divisor;
         let searches = data / self.record_bytes.get() as f64;
         // Until all is loaded, and once more.

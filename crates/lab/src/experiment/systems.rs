@@ -2,7 +2,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::Deserialize;
 
-use super::{ExperimentError, Finding, Trial, Work};
+use super::{ExperimentError, Finding, Trial, Work, distinct};
 use crate::model::{Positive, Processor, ProcessorParameters};
 use crate::system::{Server, SystemParameters};
 use crate::workload::{PatternParameters, Workload, WorkloadParameters};
@@ -34,6 +34,10 @@ struct Named {
 impl Systems {
     /// The most that it has to simulate.
     pub fn work(&self, _trial: Trial) -> Result<Work, ExperimentError> {
+        distinct(self.systems.iter().map(|named| named.name.as_str()))?;
+        for named in &self.systems {
+            named.system.check().map_err(ExperimentError::Unfit)?;
+        }
         let stream_bytes = self.stream_bytes.get();
         let stream = self.file_bytes.get() as f64 / stream_bytes as f64;
         let work = Work::new("reads, block_bytes or file_bytes, or larger stream_bytes");

@@ -6,9 +6,15 @@ use serde::Deserialize;
 
 use crate::bounds::{self, OutOfBounds};
 use crate::model::{
-    Equipment, EquipmentError, NetworkParameters, Positive, ProcessorParameters, Stripe,
+    Equipment, EquipmentError, NetworkParameters, Positive, ProcessorParameters, Queue, Stripe,
     StripeParameters,
 };
+
+/// Least RAM, after it was divided.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+/// Most cache devices, and most bytes of each: what is written to it takes as much memory here.
+const CACHES_MAX: u32 = 64;
+const CACHE_BYTES_MAX: u64 = 8 << 30;
 
 /// What a machine is like.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -63,6 +69,22 @@ pub struct CacheParameters {
     /// They are read as by ZFS: what they have, even where the origin is expected to be sooner.
     #[serde(default)]
     pub reads_as_zfs: bool,
+}
+
+impl CacheParameters {
+    /// Whether there are no more than can be followed.
+    ///
+    /// # Errors
+    /// When there are.
+    pub fn check_count(&self) -> Result<(), MachineError> {
+        match self.count > CACHES_MAX {
+            true => Err(MachineError::Unfit(format!(
+                "it has {} caches, and at most {CACHES_MAX}",
+                self.count
+            ))),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Why a machine cannot be had.
@@ -163,7 +185,7 @@ impl MachineParameters {
         let device = machine.caches.as_ref().map(|caches| caches.device.clone());
         for name in [Some(machine.disk.clone()), device].into_iter().flatten() {
             if Equipment::is_file(&name) && !machine.equipment.contains_key(&name) {
-                let equipment = Equipment::read(&directory.join(&name))?;
+                let equipment = Equipment::read(&Equipment::path_beside(directory, &name))?;
                 machine.equipment.insert(name, equipment);
             }
         }
@@ -188,6 +210,62 @@ impl MachineParameters {
             _ => Err(format!("{} is not a disk", self.disk)),
         };
         stripe.map_err(MachineError::Unfit)
+    }
+
+    /// Whether its parts are there and fit together.
+    ///
+    /// # Errors
+    /// What is wrong, when it cannot be built.
+    pub fn check(&self) -> Result<(), MachineError> {
+        let unfit = |reason| Err(MachineError::Unfit(reason));
+        self.stripe()?;
+        let memory_bytes = self.memory_bytes.get() / self.divisor;
+        if memory_bytes < MEMORY_BYTES_MIN {
+            return unfit(format!(
+                "memory_bytes = {} over the divisor {} are {memory_bytes} bytes, and at least \
+                 {MEMORY_BYTES_MIN} are needed",
+                self.memory_bytes, self.divisor
+            ));
+        }
+        self.caches.as_ref().map_or(Ok(()), |caches| self.check_caches(caches))
+    }
+
+    fn check_caches(&self, caches: &CacheParameters) -> Result<(), MachineError> {
+        let CacheParameters { device: name, bytes, .. } = caches;
+        let unfit = |reason| Err(MachineError::Unfit(reason));
+        caches.check_count()?;
+        let divisor_min = bytes.get().div_ceil(CACHE_BYTES_MAX);
+        if self.divisor.get() < divisor_min {
+            return unfit(format!(
+                "each of its caches takes {} GiB and may take {} here; set divisor = {divisor_min} \
+                 or more",
+                (bytes.get() / self.divisor) >> 30,
+                CACHE_BYTES_MAX >> 30
+            ));
+        }
+        match self.equipment(name)?.capacity_bytes() {
+            Some(holds) if holds < bytes.get() => unfit(format!(
+                "the device {name} holds {holds} bytes, and the cache wants {bytes}; set smaller \
+                 bytes in [caches]"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the disks hold so many bytes, as many as there are before sizes are divided.
+    ///
+    /// # Errors
+    /// When they do not.
+    pub fn check_data(&self, bytes: u128) -> Result<(), MachineError> {
+        let ratio = self.compression_ratio.map_or(1.0, Positive::get);
+        let (holds, wanted) = (self.stripe()?.size_bytes(), bytes as f64 / ratio);
+        match self.slow.is_some() || wanted <= holds as f64 {
+            true => Ok(()),
+            false => Err(MachineError::Unfit(format!(
+                "its disks hold {holds} bytes, and the data take {wanted:.0}; take fewer data, \
+                 larger disks, more mirrors, or a larger scattered_percent"
+            ))),
+        }
     }
 
     /// The same with another property.

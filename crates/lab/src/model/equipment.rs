@@ -1,9 +1,10 @@
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::{
-    Disk, DiskParameters, Elevator, Flash, FlashParameters, InOrder, NetworkParameters,
+    Disk, DiskParameters, Elevator, Flash, FlashParameters, InOrder, Model, NetworkParameters,
     ObjectStore, ObjectStoreParameters, ProcessorParameters, Queue, Schedule, SolidState,
     SolidStateParameters,
 };
@@ -38,6 +39,12 @@ pub enum EquipmentError {
         name: String,
         /// What and where.
         source: Box<toml::de::Error>,
+    },
+    /// There is nothing in it.
+    #[error("{name} describes no equipment; begin it with [disk], [flash] or [solid-state]")]
+    Empty {
+        /// The file.
+        name: String,
     },
     /// Its file cannot be read.
     #[error("cannot read the equipment in {}: {source}; name a TOML file", path.display())]
@@ -95,8 +102,11 @@ impl Equipment {
     pub fn parse(name: &str, text: &str) -> Result<Equipment, EquipmentError> {
         let malformed =
             |source| EquipmentError::Malformed { name: name.to_owned(), source: Box::new(source) };
-        let equipment = toml::from_str(text).map_err(malformed)?;
         let table: toml::Table = toml::from_str(text).map_err(malformed)?;
+        if table.is_empty() {
+            return Err(EquipmentError::Empty { name: name.to_owned() });
+        }
+        let equipment = toml::from_str(text).map_err(malformed)?;
         bounds::check_all(&table)
             .map_err(|bounds| EquipmentError::OutOfBounds { name: name.to_owned(), bounds })?;
         Ok(equipment)
@@ -123,9 +133,25 @@ impl Equipment {
         }
     }
 
+    /// What comes with the lab by this name, or is described in this file.
+    ///
+    /// # Errors
+    /// When there is no such thing, or the file cannot be read or describes no equipment.
+    pub fn named(name: &str) -> Result<Equipment, EquipmentError> {
+        match Equipment::is_file(name) {
+            true => Equipment::read(Path::new(name)),
+            false => Equipment::shipped(name),
+        }
+    }
+
     /// Whether a name is that of a file, and not of what comes with the lab.
     pub fn is_file(name: &str) -> bool {
         name.ends_with(".toml")
+    }
+
+    /// Where a file lies that is named by one in this directory.
+    pub(crate) fn path_beside(directory: &Path, name: &str) -> PathBuf {
+        directory.join(name).components().collect()
     }
 
     /// The names of what comes with the lab.
@@ -133,11 +159,22 @@ impl Equipment {
         SHIPPED.iter().map(|(name, _)| *name).collect()
     }
 
-    /// The bytes that a cache device of this kind offers; zero where that is not told.
-    pub fn capacity_bytes(&self) -> u64 {
+    /// The bytes that a device of this kind offers, where it says so.
+    pub fn capacity_bytes(&self) -> Option<u64> {
         match self {
-            Equipment::SolidState(parameters) => parameters.capacity_bytes.get(),
-            _ => 0,
+            Equipment::SolidState(parameters) => Some(parameters.capacity_bytes.get()),
+            Equipment::Flash(parameters) => Some(parameters.capacity_bytes.get()),
+            Equipment::ObjectStore(parameters) => Some(parameters.capacity_bytes.get()),
+            Equipment::Disk(parameters) => Disk::new(parameters).ok().map(|it| it.size_bytes()),
+            Equipment::Network(_) | Equipment::Processor(_) => None,
+        }
+    }
+
+    /// The same, smaller, if it is followed page by page and so has the size that is used.
+    pub fn scaled_down(self, divisor: NonZeroU64) -> Equipment {
+        match self {
+            Equipment::Flash(parameters) => Equipment::Flash(parameters.scaled_down(divisor)),
+            other => other,
         }
     }
 
@@ -205,6 +242,12 @@ mod tests {
         assert!(message.contains("line 4") && message.contains("`colour`"), "{message}");
         assert!(said("[tape]\nspeed = 1\n").contains("`tape`"));
         assert!(said("[network").contains("my.toml"));
+        let beside = |directory: &str| Equipment::path_beside(Path::new(directory), "./x.toml");
+        assert_eq!(beside("."), Path::new("./x.toml"));
+        assert_eq!(beside("lab"), Path::new("lab/x.toml"));
+        for kind in ["[disk]", "[flash]", "[solid-state]"] {
+            assert!(said("# nothing yet\n").contains(kind), "{kind}");
+        }
         let message = Equipment::shipped("tape").expect_err("none").to_string();
         assert!(message.contains("quantum-atlas-10k"), "{message}");
     }

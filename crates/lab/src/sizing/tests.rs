@@ -159,7 +159,7 @@ fn what_cannot_be_tried_is_said() {
     assert!(said(&|plan| plan.disk = "nvme".to_owned()).contains("not a disk"));
     assert!(said(&|plan| plan.record_bytes = vec![Some(5000)]).contains("blocks of 4096"));
     assert!(said(&|plan| plan.ram.clear()).contains("nothing to try"));
-    assert!(said(&|plan| plan.prices.flash.clear()).contains("[flash.nvme]"));
+    assert!(said(&|plan| plan.prices.flash.clear()).contains("[flash.\"nvme\"]"));
     let few = Positive::try_from(0.01).expect("above zero");
     assert!(said(&|plan| plan.sample_percent = Some(few)).contains("larger --sample"));
     assert!(said(&|plan| plan.disks = vec![NonZeroU32::MIN; 1_000_000]).contains("too many"));
@@ -182,4 +182,51 @@ fn prices_are_read_with_their_mistakes() {
     );
     let message = Prices::parse("my.toml", "colour = 1").expect_err("unknown").to_string();
     assert!(message.contains("colour"), "{message}");
+}
+
+/// A record that does not fit is never found, so that its price would be for nothing.
+#[test]
+fn a_size_that_holds_no_record_is_refused() {
+    let trace = Trace::from_blocks("loop", (0..2000).map(|at| at % 100), 4096);
+    let said = |plan: SizingPlan| sizing(&trace, &plan, &|_, _| ()).map_err(|it| it.to_string());
+    let records = vec![Some(4096), Some(1 << 20)];
+    let ram = |bytes| SizingPlan {
+        ram: vec![Size::Bytes(bytes)],
+        record_bytes: records.clone(),
+        flash: Vec::new(),
+        ..plan()
+    };
+    let one = (1 << 20) + u64::from(Shipped::record_overhead());
+    let message = said(ram(one - 1)).expect_err("too small");
+    assert!(message.contains("RAM of") && message.contains(&one.to_string()), "{message}");
+    said(ram(one)).expect("one record fits");
+    let flash = |bytes| SizingPlan { flash: vec![Size::Bytes(bytes)], ..ram(8 << 20) };
+    let message = said(flash(4096)).expect_err("too small");
+    assert!(message.contains("flash of 4096 bytes"), "{message}");
+    said(flash(2 << 20)).expect("one record fits");
+    // A share is raised to a record.
+    let shares = said(SizingPlan { ram: vec![Size::Fraction(0.01)], ..ram(1) });
+    let found = shares.expect("they can be tried");
+    assert!(found.choices.iter().all(|choice| choice.ram_bytes >= one), "{found:?}");
+}
+
+/// Equipment of one's own is priced by the name of its file.
+#[test]
+fn a_disk_of_ones_own_is_taken() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("mine.toml");
+    let text = include_str!("../../devices/nearline-7200.toml").replace("7200", "14_400");
+    std::fs::write(&file, text).expect("it can be written");
+    let name = file.to_str().expect("it is text").to_owned();
+    let own = SizingPlan { disk: name.clone(), ..plan() };
+    let trace = skewed();
+    let message = sizing(&trace, &own, &|_, _| ()).expect_err("no price").to_string();
+    assert!(message.contains(&format!("[disks.{name:?}]")), "{message}");
+    let mut own = own;
+    let price = own.prices.disks["nearline-7200"];
+    own.prices.disks.insert(name, price);
+    let quick = sizing(&trace, &own, &|_, _| ()).expect("it can be tried");
+    let shipped = sizing(&trace, &plan(), &|_, _| ()).expect("it can be tried");
+    let uncached = |sizing: &Sizing| sizing.choices.first().and_then(|it| it.uncached_ms);
+    assert!(uncached(&quick) < uncached(&shipped), "it turns twice as fast");
 }

@@ -51,6 +51,12 @@ pub struct Ufs {
 }
 
 impl UfsParameters {
+    /// What segmap maps.
+    pub(super) fn mapped_bytes(&self) -> u64 {
+        let share = (self.segmap_percent.get() / 100.0).min(1.0);
+        (self.memory_bytes.get() as f64 * share) as u64
+    }
+
     pub(super) fn scaled_down(&self, divisor: NonZeroU64) -> UfsParameters {
         UfsParameters { memory_bytes: divided(self.memory_bytes, divisor), ..self.clone() }
     }
@@ -61,8 +67,7 @@ impl Ufs {
     pub fn new(parameters: &UfsParameters, file_bytes: u64) -> Ufs {
         let pages = file_bytes.div_ceil(PAGE_BYTES);
         let memory = (parameters.memory_bytes.get() / PAGE_BYTES).max(1);
-        let share = (parameters.segmap_percent.get() / 100.0).min(1.0);
-        let mapped_max = ((memory as f64 * share) as u64).max(1);
+        let mapped_max = (parameters.mapped_bytes() / PAGE_BYTES).max(1);
         Ufs {
             parameters: parameters.clone(),
             pages: Queues::new(&Objects::uniform(pages as usize)),

@@ -6,6 +6,8 @@ use super::{Fetches, MemorySystem, divided, runs};
 use crate::model::Request;
 use crate::policy::{ListArc, Objects, Policy, Queues};
 
+/// The smallest record.
+const RECORD_BYTES_MIN: u64 = 512;
 /// Smaller reads of a device are made larger: `zfs_vdev_cache_max`.
 const SMALL_READ_BYTES: u64 = 16 << 10;
 /// Records that are read ahead of a stream.
@@ -34,6 +36,20 @@ pub struct Zfs2009Parameters {
 }
 
 impl Zfs2009Parameters {
+    pub(super) fn check(&self) -> Result<(), String> {
+        let (shift, record_bytes) = (self.vdev_cache_bshift, self.record_bytes.get());
+        if !(9..=24).contains(&shift) {
+            return Err(format!("vdev_cache_bshift is {shift}, and must be from 9 to 24"));
+        }
+        match record_bytes.is_power_of_two() && record_bytes >= RECORD_BYTES_MIN {
+            true => Ok(()),
+            false => Err(format!(
+                "record_bytes is {record_bytes}, and must be a power of two from \
+                 {RECORD_BYTES_MIN} on"
+            )),
+        }
+    }
+
     pub(super) fn scaled_down(&self, divisor: NonZeroU64) -> Zfs2009Parameters {
         let vdev_cache_bytes = self.vdev_cache_bytes / divisor;
         let arc_bytes = divided(self.arc_bytes, divisor);
@@ -62,10 +78,8 @@ impl Zfs2009 {
     /// # Errors
     /// What is wrong with the parameters.
     pub fn new(parameters: &Zfs2009Parameters, file_bytes: u64) -> Result<Zfs2009, String> {
+        parameters.check()?;
         let shift = parameters.vdev_cache_bshift;
-        if !(9..=24).contains(&shift) {
-            return Err(format!("vdev_cache_bshift is {shift}, and must be from 9 to 24"));
-        }
         let records = Objects::uniform(file_bytes.div_ceil(parameters.record_bytes.get()) as usize);
         let steps = Objects::uniform((file_bytes >> shift) as usize + 1);
         let capacity = (parameters.arc_bytes.get() / parameters.record_bytes).max(1);
