@@ -260,3 +260,30 @@ fn sizes_are_found_for_people_and_programs() {
         assert!(message.contains(part), "no {part:?} in {message:?}");
     }
 }
+
+/// Tables of experiments are no wider than 80 columns where there is no terminal, and have no
+/// column for errors where nothing is divided.
+#[test]
+fn tables_of_experiments_fit_and_have_no_empty_column() {
+    let output = Command::new(env!("CARGO_BIN_EXE_warmfront"))
+        .args(["lab", "run", "flash-power-loss", "tmpfs-page-out"])
+        .output()
+        .expect("the command runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("FOUND"), "{output:?}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(!text.contains("ERROR"), "{text}");
+}
+
+/// A recording that lost its end is not taken for one with another last request.
+#[test]
+fn a_recording_that_is_cut_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let text =
+        "warmfront recording 1, 100 % of all contents\n1 r 00ab 0 131072\n2 r 00ab 0 131072\n";
+    fs::write(directory.path().join("x.trace"), &text[..text.len() - 5]).expect("it is written");
+    let output = lab(directory.path(), &["x.trace"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{output:?}");
+    assert!(message.contains("line 3") && message.contains("32 requests"), "{message}");
+}

@@ -125,6 +125,24 @@ fn list<T: PartialEq>(text: &str, read: impl Fn(&str) -> Result<T>) -> Result<Ve
     Ok(items)
 }
 
+/// A text in lines of so many characters at most, if its words let it.
+fn filled(text: &str, width: usize) -> impl Iterator<Item = String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            // A percent sign stays with its number.
+            Some(line)
+                if word == "%" || line.chars().count() + 1 + word.chars().count() <= width =>
+            {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines.into_iter()
+}
+
 fn progress_bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -5,7 +5,7 @@ use std::path::Path;
 use ::lab::experiment::{self, Basis, Entry, Experiment, ExperimentError, Finding, Outcome};
 use indicatif::ProgressStyle;
 
-use super::{check_writable, progress_bar};
+use super::{check_writable, filled, progress_bar};
 use crate::arguments::ExperimentArguments;
 use crate::bars::width;
 use crate::failure::{Failure, Result};
@@ -14,6 +14,10 @@ use crate::table::Table;
 
 /// A table for people.
 const PEOPLE: Form = Form { script: false, exact: false, json: false };
+
+/// Between two columns, and the least that what was found gets.
+const GAP_COLUMNS: usize = 2;
+const FOUND_COLUMNS_MIN: usize = 24;
 
 /// Shows the experiments with their questions.
 pub(crate) fn list() -> Result<()> {
@@ -91,25 +95,44 @@ fn found(name: &str) -> std::result::Result<Experiment, ExperimentError> {
 }
 
 fn people(name: &str, experiment: &Experiment, outcome: &Outcome, first: bool) -> String {
-    let mut table = Table::new(&["FOUND", "UNIT", ">SOURCE", ">LAB", ">ERROR", ">RATIO"]);
+    let is_scaled = outcome.is_scaled();
     let figure = |figure: Option<f64>| figure.map_or("-".to_string(), rounded);
+    // What was found stands first, in as many lines as it needs beside its figures.
+    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
     for Entry { heading, is_below, what, finding } in experiment::entries(&outcome.findings) {
-        if let Some(variant) = heading {
-            let mut cells = vec![variant.to_string()];
-            cells.resize(6, String::new());
-            table.row(cells);
+        let mut cells =
+            vec![finding.unit.to_string(), figure(finding.source), rounded(finding.lab)];
+        if is_scaled {
+            cells.push(figure(finding.error()));
         }
-        table.row(vec![
-            if is_below { format!("  {what}") } else { what.to_string() },
-            finding.unit.to_string(),
-            figure(finding.source),
-            rounded(finding.lab),
-            figure(finding.error()),
-            // Letters stand behind the numbers, which stay in line.
-            finding.ratio().map_or("-  ".to_string(), |ratio| {
-                format!("{ratio:.2} {}", letter(finding.basis).unwrap_or(' '))
-            }),
-        ]);
+        // Letters stand behind the numbers, which stay in line.
+        cells.push(finding.ratio().map_or("-  ".to_string(), |ratio| {
+            format!("{ratio:.2} {}", letter(finding.basis).unwrap_or(' '))
+        }));
+        if let Some(variant) = heading {
+            rows.push((variant.to_string(), vec![String::new(); cells.len()]));
+        }
+        let indent = if is_below { "  " } else { "" };
+        rows.push((format!("{indent}{what}"), cells));
+    }
+    let mut headings = vec!["FOUND", "UNIT", ">SOURCE", ">LAB"];
+    headings.extend(is_scaled.then_some(">ERROR"));
+    headings.push(">RATIO");
+    let taken = headings.iter().skip(1).enumerate().map(|(column, heading)| {
+        let cells = rows.iter().map(|(_, cells)| cells[column].chars().count());
+        cells.chain([heading.trim_start_matches('>').len()]).max().unwrap_or(0) + GAP_COLUMNS
+    });
+    let room = width().saturating_sub(taken.sum()).max(FOUND_COLUMNS_MIN);
+    let mut table = Table::new(&headings);
+    for (what, cells) in rows {
+        let indent = if what.starts_with(' ') { "  " } else { "" };
+        let mut lines: Vec<String> =
+            filled(&what, room - indent.len()).map(|line| format!("{indent}{line}")).collect();
+        let last = lines.pop().unwrap_or_default();
+        for line in lines {
+            table.row([vec![line], vec![String::new(); cells.len()]].concat());
+        }
+        table.row([vec![last], cells].concat());
     }
     let gap = if first { "" } else { "\n" };
     let text = |text: &str| filled(text, width()).map(|line| line + "\n").collect::<String>();
@@ -142,24 +165,6 @@ fn letter(basis: Basis) -> Option<char> {
         Basis::Fitted => Some('f'),
         Basis::Input => Some('i'),
     }
-}
-
-/// A text in lines of so many characters at most, if its words let it.
-fn filled(text: &str, width: usize) -> impl Iterator<Item = String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            // A percent sign stays with its number.
-            Some(line)
-                if word == "%" || line.chars().count() + 1 + word.chars().count() <= width =>
-            {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_string()),
-        }
-    }
-    lines.into_iter()
 }
 
 /// Three digits that count, or all before the point.

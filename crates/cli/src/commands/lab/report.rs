@@ -3,6 +3,7 @@ use std::fmt::Write;
 use lab::{Form, PolicyName, Replay, Row, Standing, Trace};
 use warmfront::HumanSize;
 
+use super::filled;
 use crate::bars::{bar, coloured, is_unicode, width};
 use crate::format::{self, count, things};
 use crate::table::Table;
@@ -112,12 +113,13 @@ pub(super) fn standings(standings: &[Standing], markdown: bool) -> String {
             behind_lru,
         ]
     });
-    let mut text =
-        format!("\n{cells} traces and sizes. Behind the best, in points of the miss ratio:\n");
-    text.push_str(
-        "how often nobody is better, how often at most 1 or 3 behind, and how far in the worst\n\
-         case; in how many it misses more than LRU by more than half a point.\n\n",
-    );
+    let mut text = paragraph(&format!(
+        "{cells} traces and sizes. Behind the best, in points of the miss ratio: how often nobody \
+         is better, how often at most 1 or 3 behind, and how far in the worst case; in how many it \
+         misses more than LRU by more than half a point."
+    ));
+    text.insert(0, '\n');
+    text.push('\n');
     if markdown {
         let names = headings.map(|name| name.trim_start_matches('>').to_lowercase());
         let _ = writeln!(text, "| {} |\n|---|{}", names.join(" | "), "--:|".repeat(6));
@@ -130,6 +132,11 @@ pub(super) fn standings(standings: &[Standing], markdown: bool) -> String {
         text.push_str(&table.render(format::Form { script: false, exact: false, json: false }));
     }
     text
+}
+
+/// A text in lines that fit.
+fn paragraph(text: &str) -> String {
+    filled(text, width()).map(|line| line + "\n").collect()
 }
 
 /// What is to be said of a trace that has recorded only a share of the contents.
@@ -155,10 +162,10 @@ fn heading(trace: &Trace, form: Form) -> String {
     let mut text = format!("{name}: {requests} for {objects}, {bytes}\n");
     text.push_str(&recorded(100.0 * trace.recorded_share()));
     if form == Form::Charged {
-        text.push_str(
+        text.push_str(&paragraph(
             "Headers, ghosts and index are paid out of the size; by others than arc and auto, a \
-             header\nof the same size for each resident block, and nothing for ghosts.\n",
-        );
+             header of the same size for each resident block, and nothing for ghosts.",
+        ));
     }
     text.push('\n');
     text

@@ -1,4 +1,5 @@
 use std::fmt::Write;
+use std::io::IsTerminal;
 use std::num::NonZeroU32;
 
 use indicatif::ProgressStyle;
@@ -8,8 +9,9 @@ use lab::{Size, Trace};
 use warmfront::{HumanSize, parse_size};
 
 use super::report::recorded;
-use super::{check_writable, list, progress_bar, size, split, write_plot};
+use super::{check_writable, filled, list, progress_bar, size, split, write_plot};
 use crate::arguments::SizeArguments;
+use crate::bars::width;
 use crate::failure::{Failure, Result};
 use crate::format::{Form, json, print};
 use crate::table::Table;
@@ -20,6 +22,8 @@ const RECORD_BYTES_MIN: u32 = 4096;
 /// is worth buying.
 const WORTH_BUYING: f64 = 1.1;
 const DAYS_PER_YEAR: f64 = 365.25;
+/// What a narrow terminal can do without.
+const LEFT_OUT_FIRST: [&str; 5] = ["INDEX", "P99", "MAX REQ/S", "DISKS", "DEVICE"];
 
 /// What is asked for beside the plan.
 struct Wish {
@@ -52,6 +56,12 @@ pub(super) fn run(arguments: &SizeArguments) -> Result<()> {
     let found = sizing(&trace, &plan, &|requests, all| {
         bar.set_length(all);
         bar.inc(requests);
+        if bar.position() == all
+            && let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}")
+        {
+            bar.set_style(style);
+            bar.set_message("how quickly the devices respond");
+        }
     });
     bar.finish_and_clear();
     let found = found.map_err(Failure::new)?;
@@ -164,7 +174,9 @@ fn people(found: &Sizing, plan: &SizingPlan, wish: &Wish, all: bool) -> String {
         all || best == Some(*choice) || worthwhile.iter().any(|worth| std::ptr::eq(*worth, *choice))
     };
     let shown: Vec<&Choice> = found.choices.iter().filter(is_shown).collect();
-    text.push_str(&table(&shown, best, plan, &found.currency, sampled));
+    // Whoever reads it in a terminal sees lines that are not broken.
+    let room = if std::io::stdout().is_terminal() { width() } else { usize::MAX };
+    text.push_str(&table(&shown, best, plan, &found.currency, sampled, room));
     if !all {
         let (worthwhile, all) = (worthwhile.len(), found.choices.len());
         let _ = writeln!(
@@ -172,7 +184,11 @@ fn people(found: &Sizing, plan: &SizingPlan, wish: &Wish, all: bool) -> String {
             "\n{worthwhile} of {all} choices respond sooner than all cheaper ones by 1 % or more."
         );
     }
-    text.push_str(&advice(found, best, wish));
+    let advice = advice(found, best, wish);
+    for line in advice.lines().flat_map(|line| filled(line, width())) {
+        text.push_str(&line);
+        text.push('\n');
+    }
     text
 }
 
@@ -182,56 +198,81 @@ fn table(
     plan: &SizingPlan,
     currency: &str,
     sampled: bool,
+    room: usize,
 ) -> String {
-    let price = format!(">{currency}");
-    let mut headings = vec!["", &price, ">RAM", ">INDEX", ">FLASH", "DEVICE", ">DISKS"];
     let several_policies = plan.policies.len() > 1;
     let several_records = plan.record_bytes.len() > 1;
-    if several_policies {
-        headings.push("POLICY");
-    }
-    if several_records {
-        headings.push(">RECORD");
-    }
-    headings.extend([">IN RAM", ">ON FLASH"]);
-    if sampled {
-        headings.push(">+-");
-    }
-    headings.extend([">MEAN", ">P99", ">MAX REQ/S", ">FLASH LASTS"]);
-    let mut table = Table::new(&headings);
     let size = |bytes: u64| match bytes {
         0 => "-".to_string(),
         bytes => HumanSize(bytes).to_string(),
     };
     let time = |ms: Option<f64>| ms.map_or("-".to_string(), |ms| crate::format::seconds(ms / 1e3));
-    for &choice in shown {
-        let mut row = vec![
-            if best == Some(choice) { "*" } else { "" }.to_string(),
-            format!("{:.2}", choice.price),
-            size(choice.ram_bytes),
-            size(choice.index_bytes),
-            size(choice.flash_bytes),
-            choice.flash_device.clone().unwrap_or("-".to_string()),
-            choice.disks.to_string(),
-        ];
-        if several_policies {
-            row.push(choice.policy.to_string());
-        }
-        if several_records {
-            row.push(size(choice.record_bytes.map_or(0, u64::from)));
-        }
-        row.push(format!("{:.1} %", choice.ram_hit_percent));
-        row.push(format!("{:.1} %", choice.flash_hit_percent));
-        if sampled {
-            row.push(choice.error_points.map_or("-".to_string(), |points| format!("{points:.1}")));
-        }
-        row.push(time(choice.response_ms));
-        row.push(time(choice.response_99_ms));
-        row.push(format!("{:.0}", choice.requests_per_s_max));
-        row.push(choice.flash_life_years.map_or("-".to_string(), life));
-        table.row(row);
+    let mark = |choice: &Choice| if best == Some(choice) { "*" } else { "" }.to_string();
+    let column = |heading: &str, cell: &dyn Fn(&Choice) -> String| {
+        (heading.to_string(), shown.iter().map(|choice| cell(choice)).collect::<Vec<_>>())
+    };
+    let mut columns = vec![
+        column("", &mark),
+        column(&format!(">{currency}"), &|choice| format!("{:.2}", choice.price)),
+        column(">RAM", &|choice| size(choice.ram_bytes)),
+        column(">INDEX", &|choice| size(choice.index_bytes)),
+        column(">FLASH", &|choice| size(choice.flash_bytes)),
+        column("DEVICE", &|choice| choice.flash_device.clone().unwrap_or("-".to_string())),
+        column(">DISKS", &|choice| choice.disks.to_string()),
+    ];
+    if several_policies {
+        columns.push(column("POLICY", &|choice| choice.policy.to_string()));
     }
-    table.render(Form { script: false, exact: false, json: false })
+    if several_records {
+        let record = |choice: &Choice| size(choice.record_bytes.map_or(0, u64::from));
+        columns.push(column(">RECORD", &record));
+    }
+    columns.push(column(">IN RAM", &|choice| format!("{:.1} %", choice.ram_hit_percent)));
+    columns.push(column(">ON FLASH", &|choice| format!("{:.1} %", choice.flash_hit_percent)));
+    if sampled {
+        let points = |points: f64| format!("{points:.1}");
+        let error = |choice: &Choice| choice.error_points.map_or("-".to_string(), points);
+        columns.push(column(">+-", &error));
+    }
+    columns.extend([
+        column(">MEAN", &|choice| time(choice.response_ms)),
+        column(">P99", &|choice| time(choice.response_99_ms)),
+        column(">MAX REQ/S", &|choice| format!("{:.0}", choice.requests_per_s_max)),
+        column(">FLASH LASTS", &|choice| choice.flash_life_years.map_or("-".to_string(), life)),
+    ]);
+    let left_out = fit(&mut columns, room);
+    let headings: Vec<&str> = columns.iter().map(|(heading, _)| heading.as_str()).collect();
+    let mut table = Table::new(&headings);
+    for row in 0..shown.len() {
+        table.row(columns.iter().map(|(_, cells)| cells[row].clone()).collect());
+    }
+    let mut text = table.render(Form { script: false, exact: false, json: false });
+    if !left_out.is_empty() {
+        let names = left_out.join(", ");
+        let _ = writeln!(text, "Left out, for a wider terminal or --json: {names}.");
+    }
+    text
+}
+
+/// Takes columns out until the rest fits; which these were.
+fn fit(columns: &mut Vec<(String, Vec<String>)>, room: usize) -> Vec<String> {
+    let mut left_out = Vec::new();
+    for name in LEFT_OUT_FIRST {
+        let width_of = |(heading, cells): &(String, Vec<String>)| {
+            let cells = cells.iter().map(|cell| cell.chars().count());
+            cells.chain([heading.trim_start_matches('>').len()]).max().unwrap_or(0)
+        };
+        let gaps = 2 * columns.len().saturating_sub(1);
+        if columns.iter().map(width_of).sum::<usize>() + gaps <= room {
+            break;
+        }
+        let is_named =
+            |(heading, _): &(String, Vec<String>)| heading.trim_start_matches('>') == name;
+        if let Some(at) = columns.iter().position(is_named) {
+            left_out.push(columns.remove(at).0.trim_start_matches('>').to_string());
+        }
+    }
+    left_out
 }
 
 /// How long flash lasts, in a unit that leaves more than nothing.
@@ -330,7 +371,11 @@ mod tests {
             first_percent: std::collections::BTreeMap::new(),
             choices,
         };
-        let plan = SizingPlan {
+        people(&found, &plan(), &Wish { response_ms: None, budget: None }, false)
+    }
+
+    fn plan() -> SizingPlan {
+        SizingPlan {
             policies: Vec::new(),
             record_bytes: Vec::new(),
             ram: Vec::new(),
@@ -342,8 +387,7 @@ mod tests {
             requests_per_s: None,
             sample_percent: None,
             prices: Prices::shipped().expect("they can be read"),
-        };
-        people(&found, &plan, &Wish { response_ms: None, budget: None }, false)
+        }
     }
 
     #[test]
@@ -356,6 +400,19 @@ mod tests {
         let close = told(vec![choice(1.0, 2.0, 6.0), choice(2.0, 1.99, 6.0)]);
         assert!(close.contains("\n*") && close.contains("2.00"), "{close}");
         assert!(close.contains("\n1 of 2 choices"), "{close}");
+    }
+
+    #[test]
+    fn a_narrow_table_leaves_out_what_can_be_missed() {
+        let choice = choice(1234.0, 2.0, 6.0);
+        let shown = [&choice];
+        let plan = plan();
+        let lines = |room| table(&shown, None, &plan, "USD", true, room);
+        let (narrow, wide) = (lines(80), lines(usize::MAX));
+        assert!(wide.contains("INDEX") && wide.contains("P99") && !wide.contains("Left out"));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+        assert!(narrow.contains("Left out, for a wider terminal or --json: INDEX"), "{narrow}");
+        assert!(narrow.contains("MEAN") && narrow.contains("FLASH LASTS"), "{narrow}");
     }
 
     #[test]
