@@ -370,8 +370,10 @@ impl OpenFile {
             let record = zil::Record::Allocate { file, mode, offset, length };
             pool.log_change_of(object, &record).await;
             let size = object.attributes().size;
-            if mode & DROPS_RANGE != 0 && offset.saturating_add(length) >= size {
-                // The bytes that led to this size may have been among those that are gone.
+            let keeps_size = mode & KEEP_SIZE != 0;
+            if keeps_size && mode & DROPS_RANGE != 0 && offset.saturating_add(length) >= size {
+                // The bytes that led to this size may have been among those that are gone. Where it
+                // may grow, the replay of the allocation makes it what the origin has made of it.
                 pool.log_change_of(object, &zil::Record::Truncate { file, size }).await;
             }
         }

@@ -21,8 +21,10 @@ const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 const FILE_BYTES_MAX: usize = 60_000;
 /// Changes of a life at most.
 const CHANGES_MAX: u64 = 120;
-/// Punches a hole and keeps the size.
-const PUNCH: u32 = 3;
+/// Keeps the size.
+const KEEP_SIZE: u32 = 0x01;
+/// Punches a hole, makes zeros or reserves space, as `fallocate(2)` has it.
+const ALLOCATIONS: [u32; 5] = [0x02 | KEEP_SIZE, 0x10, 0x10 | KEEP_SIZE, 0, KEEP_SIZE];
 
 /// How far a writer is.
 #[derive(Debug, Default)]
@@ -192,7 +194,7 @@ impl Writer {
             15 => self.rename().await,
             16 => self.unlink().await,
             17 => self.attributes().await,
-            18 => self.punch().await,
+            18 => self.allocate().await,
             19 => self.read().await,
             20 => self.link().await,
             21 => {
@@ -313,16 +315,22 @@ impl Writer {
         self.pool.set_attributes(object, Some(&file), change).await.expect("memory takes it");
     }
 
-    async fn punch(&mut self) {
+    async fn allocate(&mut self) {
         let Some(key) = self.pick(Kind::File) else { return };
         let file = self.file(key).await;
         let (offset, length) = (self.random.below(50_000), 1 + self.random.below(20_000));
+        let mode = ALLOCATIONS[self.random.below(ALLOCATIONS.len() as u64) as usize];
         self.set_contents(key, |contents| {
             let end = contents.len().min((offset + length) as usize);
             let start = end.min(offset as usize);
-            contents[start..end].fill(0);
+            if mode & !KEEP_SIZE != 0 {
+                contents[start..end].fill(0);
+            }
+            if mode & KEEP_SIZE == 0 {
+                contents.resize(contents.len().max((offset + length) as usize), 0);
+            }
         });
-        let allocation = Allocation { mode: PUNCH, offset, length };
+        let allocation = Allocation { mode, offset, length };
         file.allocate(allocation).await.expect("memory takes it");
     }
 
