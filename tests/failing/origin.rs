@@ -444,6 +444,41 @@ fn writers_are_told_of_an_origin_that_fails() {
     mount.unmount();
 }
 
+/// A file that a full origin refuses, and that is larger than the log, fails alone: others are made
+/// to last, by the log, and after a crash they are as they were last.
+#[test]
+fn a_file_that_is_refused_fills_no_log() {
+    require!(Requirement::Fuse, Requirement::Root);
+    let (disk, base) = (SmallDisk::new("40m"), test_directory());
+    let log = format!("{}:32M", base.path().join("log").display());
+    let words = ["--arc-max=384M", "-owrite=back", "-ocoherence=exclusive", "--log", &log];
+    let builder = words.iter().fold(Mount::builder(), |all, word| all.argument(word));
+    let mut mount = builder.origin(disk.path()).start();
+    fill(&mount.join("keep"), 1, 64 << 10);
+    let keep = File::options().write(true).open(mount.join("keep")).expect("it opens");
+    keep.sync_all().expect("the log takes it");
+    let big = File::create(mount.join("big")).expect("it can be made");
+    big.write_all_at(&random_bytes(2, 60 * MIB), 0).expect("RAM takes it");
+    fails(big.sync_all(), Errno::NOSPC);
+    let last = random_bytes(1000, 4096);
+    for round in 1..=1000 {
+        keep.write_all_at(&random_bytes(round, 4096), 8192).expect("RAM takes it");
+        keep.sync_data().expect("it can be made to last");
+        if round % 100 == 0 {
+            fs::create_dir(mount.join(format!("directory-{round}"))).expect("it is made");
+            File::open(mount.path()).expect("it opens").sync_all().expect("names last");
+        }
+    }
+    fails(big.sync_all(), Errno::NOSPC);
+    mount.kill();
+    drop((keep, big));
+    fs::remove_file(disk.path().join("big")).expect("it makes room");
+    mount.restart(&words);
+    let kept = fs::read(disk.path().join("keep")).expect("it is there");
+    assert!(kept[8192..12288] == last, "a replay brings back nothing older");
+    mount.unmount();
+}
+
 /// A real disk that is full: cached data can be read, and is kept until there is room.
 #[test]
 fn the_origin_is_full() {

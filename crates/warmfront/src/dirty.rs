@@ -78,6 +78,17 @@ pub(crate) struct Departure {
     pub(crate) file: Arc<dyn OriginFile>,
 }
 
+/// How much of what no log has is offered to one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToLog {
+    /// The bytes.
+    Contents,
+    /// These, and when they were changed.
+    All,
+    /// What has to be logged anew before what a log has promised is released.
+    Promised,
+}
+
 /// What a log has to take, see [`Dirty::log`].
 pub(crate) enum Logged<'a> {
     /// Bytes at an offset.
@@ -244,13 +255,18 @@ impl Dirty {
     /// it took all.
     pub(crate) fn log<E>(
         &self,
-        with_times: bool,
+        what: ToLog,
         txg: u64,
         mut take: impl FnMut(Logged<'_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let mut state = self.state.lock();
         let Some(state) = &mut *state else { return Ok(()) };
-        state.extents.log(|offset, piece| {
+        let with_times = match what {
+            ToLog::Contents => false,
+            ToLog::All => true,
+            ToLog::Promised => state.extents.promised_bytes() > 0,
+        };
+        state.extents.log(what == ToLog::Promised, |offset, piece| {
             take(Logged::Bytes(offset, piece.bytes()))?;
             self.touched_txg.fetch_max(txg, Ordering::SeqCst);
             Ok(())
@@ -262,9 +278,9 @@ impl Dirty {
         Ok(())
     }
 
-    /// Bytes that are kept, be they at the origin or not.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.state.lock().as_ref().map_or(0, |state| state.extents.bytes())
+    /// Bytes that a log has promised and the origin may not keep.
+    pub(crate) fn promised_bytes(&self) -> u64 {
+        self.state.lock().as_ref().map_or(0, |state| state.extents.promised_bytes())
     }
 
     /// Bytes that no log has.

@@ -29,6 +29,9 @@ pub(crate) struct Piece {
     txg: u64,
     state: PieceState,
     logged: bool,
+    /// A log has these bytes, or some that they have replaced and the origin may not keep: after a
+    /// crash the file must have something as new.
+    promised: bool,
 }
 
 /// Where the bytes of a piece are.
@@ -119,11 +122,16 @@ impl Extents {
         if range.is_empty() {
             return;
         }
-        let waiting =
-            self.overlapping(&range).filter(|(_, piece)| piece.state == PieceState::Dirty);
-        let txg = waiting.map(|(_, piece)| piece.txg).min().map_or(txg, |older| older.min(txg));
+        let (mut txg, mut promised) = (txg, false);
+        for (_, replaced) in self.overlapping(&range) {
+            if replaced.state == PieceState::Dirty {
+                txg = txg.min(replaced.txg);
+            }
+            promised |= replaced.promised;
+        }
         self.remove(range);
-        self.put(offset, Piece { chunk, part, txg, state: PieceState::Dirty, logged: false });
+        let state = PieceState::Dirty;
+        self.put(offset, Piece { chunk, part, txg, state, logged: false, promised });
     }
 
     /// Adds to the piece that ends at `offset`, if that is as new, and its chunk has room.
@@ -221,28 +229,35 @@ impl Extents {
         }
     }
 
-    /// Bytes of all pieces.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.pieces.values().map(Piece::len).sum()
-    }
-
     /// Bytes that no log has.
     pub(crate) fn unlogged_bytes(&self) -> u64 {
         self.unlogged_bytes
     }
 
+    /// Bytes that a log has promised, or that replace such.
+    pub(crate) fn promised_bytes(&self) -> u64 {
+        self.pieces.values().filter(|piece| piece.promised).map(Piece::len).sum()
+    }
+
     /// Offers to `take` the pieces that no log has, with their offsets, up to the first that it
-    /// does not take. Those that it takes are logged.
+    /// does not take; if `promised_only`, those that one has promised. Those that it takes are
+    /// logged.
     pub(crate) fn log<E>(
         &mut self,
+        promised_only: bool,
         mut take: impl FnMut(u64, &Piece) -> Result<(), E>,
     ) -> Result<(), E> {
-        while let Some(start) = self.unlogged.first() {
-            let piece = self.pieces.get_mut(start).expect("what is not logged is there");
-            take(*start, piece)?;
-            piece.logged = true;
+        let mut from = 0;
+        while let Some(&start) = self.unlogged.range(from..).next() {
+            from = start + 1;
+            let piece = self.pieces.get_mut(&start).expect("what is not logged is there");
+            if promised_only && !piece.promised {
+                continue;
+            }
+            take(start, piece)?;
+            (piece.logged, piece.promised) = (true, true);
             self.unlogged_bytes -= piece.len();
-            self.unlogged.pop_first();
+            self.unlogged.remove(&start);
         }
         Ok(())
     }
@@ -292,6 +307,7 @@ impl Extents {
             assert!(!piece.part.is_empty(), "a piece has bytes");
             assert!(piece.part.end <= piece.chunk.bytes().len(), "a piece is part of its chunk");
             assert_eq!(self.unlogged.contains(start), !piece.logged, "the list agrees");
+            assert!(piece.promised || !piece.logged, "a log promises what it has");
             unlogged_bytes += if piece.logged { 0 } else { piece.len() };
             end = start + piece.len();
         }
@@ -345,7 +361,7 @@ mod tests {
         Arrive { succeeded: bool },
         Commit,
         Log { pieces_max: usize },
-        ForgetLogged,
+        Release,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -359,7 +375,7 @@ mod tests {
             3 => any::<bool>().prop_map(|succeeded| Step::Arrive { succeeded }),
             2 => Just(Step::Commit),
             2 => (0..5_usize).prop_map(|pieces_max| Step::Log { pieces_max }),
-            1 => Just(Step::ForgetLogged),
+            1 => Just(Step::Release),
         ];
         proptest::collection::vec(step, 1..60)
     }
@@ -367,6 +383,7 @@ mod tests {
     proptest! {
         /// What the origin has, with the pieces over it, is always what was written last; and a
         /// commit leaves the origin with everything that was written up to its txg, or newer.
+        /// What a log has promised is there or at the origin, as new, also when it was released.
         #[test]
         fn nothing_is_lost_on_the_way(steps in steps()) {
             let budget = DirtyBudget::new(Memory::new(64 << 20));
@@ -377,6 +394,9 @@ mod tests {
             // The number of the write that each byte has, wanted and at the origin.
             let (mut newest, mut present) = (vec![0_u64; size], vec![0_u64; size]);
             let mut at_last_txg = newest.clone();
+            // What the origin keeps, what a log has, and what that has ever promised.
+            let (mut kept, mut logged, mut promised) =
+                (newest.clone(), newest.clone(), newest.clone());
             let (mut txg, mut count) = (1, 0_u64);
             let mut under_way: Option<(Run, Vec<u64>)> = None;
             for step in steps {
@@ -400,6 +420,9 @@ mod tests {
                                 bytes[place.clone()].fill(0);
                             }
                             for numbers in [&mut newest, &mut present, &mut at_last_txg] {
+                                numbers[place.clone()].fill(count);
+                            }
+                            for numbers in [&mut kept, &mut logged, &mut promised] {
                                 numbers[place.clone()].fill(count);
                             }
                             extents.remove(offset..offset + length);
@@ -437,15 +460,31 @@ mod tests {
                             for (present, promised) in present.iter().zip(&at_last_txg) {
                                 prop_assert!(present >= promised);
                             }
+                            kept = present.clone();
                         }
                     }
                     Step::Log { mut pieces_max } => {
-                        let _: Result<(), ()> = extents.log(|_, _| {
+                        let _: Result<(), ()> = extents.log(false, |start, piece| {
                             pieces_max = pieces_max.checked_sub(1).ok_or(())?;
+                            let place = start as usize..(start + piece.len()) as usize;
+                            logged[place.clone()].copy_from_slice(&newest[place.clone()]);
+                            promised[place.clone()].copy_from_slice(&newest[place]);
                             Ok(())
                         });
                     }
-                    Step::ForgetLogged => extents.forget_logged(),
+                    Step::Release => {
+                        extents.forget_logged();
+                        logged.fill(0);
+                        let relogged: Result<(), ()> = extents.log(true, |start, piece| {
+                            let place = start as usize..(start + piece.len()) as usize;
+                            logged[place.clone()].copy_from_slice(&newest[place]);
+                            Ok(())
+                        });
+                        prop_assert_eq!(relogged, Ok(()));
+                        for ((kept, logged), promised) in kept.iter().zip(&logged).zip(&promised) {
+                            prop_assert!(kept.max(logged) >= promised);
+                        }
+                    }
                 }
                 extents.validate();
                 let mut seen = origin.clone();

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use storage::{Attributes, Entry, NodeKind, ObjectId, SetAttributes, SetTime};
 use zil::{AppendError, Failed, Identity, Log, Made, Name, Place, Position, Record};
 
-use crate::dirty::{Logged, Told};
+use crate::dirty::{Logged, ToLog, Told};
 use crate::error::{EngineError, Result};
 use crate::file::OpenFile;
 use crate::flash::Renounce;
@@ -25,8 +25,8 @@ const CLOSE_SHARE: u64 = 4;
 /// twice, a stream takes longer, and the log has no room left for those who wait for little. As
 /// `zil_slog_bulk` of OpenZFS.
 const LOG_BYTES_MAX: u64 = 64 << 20;
-/// Bytes kept free of the log while the origin refuses what is dirty, besides those of that.
-const RELOG_BYTES_MIN: u64 = 1 << 20;
+/// Bytes kept free of the log besides what is dirty.
+const RESERVE_BYTES_MIN: u64 = 1 << 20;
 /// How long records stay in the log of what the origin has taken, while it refuses something else:
 /// a replay would put them over what somebody else has changed there since.
 const KEPT_MAX: Duration = Duration::from_secs(60);
@@ -373,7 +373,7 @@ impl Pool {
         }
         let unlogged_bytes = object.dirty.unlogged_bytes();
         if self.unlogged_txg.load(Ordering::SeqCst) <= txgs.committed()
-            && unlogged_bytes <= LOG_BYTES_MAX
+            && unlogged_bytes <= log_bytes_max(&intent)
             && self.log_object(&intent, object, unlogged_bytes > 0).await.is_ok()
         {
             let Told { first, last } = object.dirty.told();
@@ -398,6 +398,14 @@ impl Pool {
     /// Whether a name of the object is known, by which a replay would find it.
     fn is_findable(&self, object: &Object) -> bool {
         object.id == self.root() || object.place().parent.is_some()
+    }
+
+    /// How much of the log has to stay free, bytes: so much that what the origin may refuse of what
+    /// the log has can be logged anew, without which nothing could be released. That is no more
+    /// than is dirty, nor than what the log has.
+    fn reserve_bytes(&self, intent: &Intent) -> u64 {
+        let dirty_bytes = self.write_back.budget.dirty_bytes();
+        dirty_bytes.saturating_add(RESERVE_BYTES_MIN).min(intent.log.ring_bytes() / 2)
     }
 
     /// Appends a record of a change. It does not wait for a commit, which may need what the one who
@@ -425,17 +433,7 @@ impl Pool {
         intent: &Arc<Intent>,
         record: &Record<'_>,
     ) -> std::result::Result<Position, AppendError> {
-        // While the origin refuses what is dirty, that needs room to be logged anew: without it
-        // nothing could be released, and the log would stay full.
-        let kept_free = match self.write_back.failure() {
-            Some(_) => self.relog_bytes_max(),
-            None => 0,
-        };
-        if kept_free > 0 && intent.log.free_bytes() < kept_free {
-            let (oldest, waited) = (intent.log.oldest(), Duration::ZERO);
-            return Err(AppendError::Full { oldest, waited });
-        }
-        let position = intent.log.try_append(record)?;
+        let position = intent.log.try_append_beside(record, self.reserve_bytes(intent))?;
         intent.count(record);
         if intent.appended_bytes.load(Ordering::Relaxed) > intent.log.ring_bytes() / CLOSE_SHARE {
             self.close_early();
@@ -467,7 +465,8 @@ impl Pool {
         let file = place(object, &path);
         for _ in 0..ATTEMPTS_MAX {
             let txg = self.write_back.txgs.open();
-            let taken = object.dirty.log(with_times, txg, |logged| {
+            let what = if with_times { ToLog::All } else { ToLog::Contents };
+            let taken = object.dirty.log(what, txg, |logged| {
                 let position = self.try_append(intent, &logged.record(file))?;
                 object.dirty.tell(position, intent.log.oldest());
                 Ok(())
@@ -478,11 +477,6 @@ impl Pool {
             }
         }
         Err(EngineError::Log { reason: "the log stays full".to_string() })
-    }
-
-    /// Room that logging anew what the origin refuses may need, bytes.
-    fn relog_bytes_max(&self) -> u64 {
-        self.write_back.budget.dirty_bytes().saturating_add(RELOG_BYTES_MIN)
     }
 
     /// Once a txg has been flushed at the origin: lets go of its records. Says whether that was
@@ -497,7 +491,7 @@ impl Pool {
             return self.renounce_lost_log().map(|()| true);
         };
         if release == Release::WhenNeeded && self.may_keep(&intent, taken) {
-            self.relog(&intent, taken.written.iter()).await?;
+            self.relog(&intent, ToLog::All, taken.written.iter()).await?;
             if taken.names_changed || !taken.written.is_empty() {
                 intent.kept_since.lock().get_or_insert_with(|| self.now());
             }
@@ -505,8 +499,13 @@ impl Pool {
         }
         // The log is released from its old end on: what the origin refused goes to its new end.
         let refused = || taken.refused.iter().map(|(object, _)| object);
+        let promised_bytes: u64 = refused().map(|object| object.dirty.promised_bytes()).sum();
+        if promised_bytes > intent.log.free_bytes() {
+            // What is left of it is of use to others.
+            return Err(EngineError::Log { reason: "the log is full".to_string() });
+        }
         refused().for_each(|object| object.dirty.forget_logged());
-        self.relog(&intent, refused()).await?;
+        self.relog(&intent, ToLog::Promised, refused()).await?;
         intent.appended_bytes.store(0, Ordering::Relaxed);
         // A mark for people who look at the log.
         let _ = intent.log.try_append(&Record::Committed { txg: taken.txg });
@@ -518,17 +517,19 @@ impl Pool {
     /// Whether the log is better left as it is, since to release it what the origin refused would
     /// have to be logged anew.
     fn may_keep(&self, intent: &Intent, taken: &Taken<'_>) -> bool {
-        let refused_bytes: u64 = taken.refused.iter().map(|(object, _)| object.dirty.bytes()).sum();
+        let promised_bytes: u64 =
+            taken.refused.iter().map(|(object, _)| object.dirty.promised_bytes()).sum();
         // What the log is not told lasts here and is older there, until it is released.
         let unlogged_bytes: u64 =
             taken.written.iter().map(|object| object.dirty.unlogged_bytes()).sum();
         let is_told = self.unlogged_txg.load(Ordering::SeqCst) <= self.write_back.txgs.committed()
             && taken.written.iter().all(|object| self.is_findable(object));
-        let needed_bytes = self.relog_bytes_max().saturating_add(unlogged_bytes);
+        let needed_bytes = self.reserve_bytes(intent).saturating_add(unlogged_bytes);
         let has_room = intent.log.free_bytes() >= needed_bytes;
         let gains_room = intent.appended_bytes.load(Ordering::Relaxed) + unlogged_bytes > 0;
         let kept = intent.kept_since.lock().map_or(Duration::ZERO, |since| self.now() - since);
-        is_told && unlogged_bytes < refused_bytes && (has_room || !gains_room) && kept < KEPT_MAX
+        let costs_less = !taken.refused.is_empty() && unlogged_bytes <= promised_bytes;
+        is_told && costs_less && (has_room || !gains_room) && kept < KEPT_MAX
     }
 
     /// Has the oldest record last that does not yet, for one who holds what others need.
@@ -588,6 +589,7 @@ impl Pool {
     async fn relog<'a>(
         self: &Arc<Self>,
         intent: &Arc<Intent>,
+        what: ToLog,
         objects: impl Iterator<Item = &'a Arc<Object>>,
     ) -> Result<()> {
         let before = intent.log.last();
@@ -596,7 +598,7 @@ impl Pool {
             let file = place(object, &path);
             loop {
                 let txg = self.write_back.txgs.open();
-                let appended = object.dirty.log(true, txg, |logged| {
+                let appended = object.dirty.log(what, txg, |logged| {
                     let record = logged.record(file);
                     let position = intent.log.try_append(&record)?;
                     intent.count(&record);
@@ -640,7 +642,7 @@ impl Pool {
         if let Some(intent) = self.intent() {
             let is_logged = self.unlogged_txg.load(Ordering::SeqCst) <= txgs.committed()
                 && properties.logbias == LogBias::Latency
-                && object.dirty.unlogged_bytes() <= LOG_BYTES_MAX
+                && object.dirty.unlogged_bytes() <= log_bytes_max(&intent)
                 && properties.write == WriteMode::Back
                 && object.attributes().links > 0
                 && self.is_findable(object);
@@ -735,6 +737,11 @@ impl<'a> Logged<'a> {
 
 /// About what a record takes besides its data, bytes.
 const RECORD_BYTES: u64 = 128;
+
+/// Most bytes of one file that are made to last by a log.
+fn log_bytes_max(intent: &Intent) -> u64 {
+    LOG_BYTES_MAX.min(intent.log.ring_bytes() / 4)
+}
 
 /// A log device that has failed.
 pub(crate) struct LostLog {

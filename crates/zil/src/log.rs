@@ -176,8 +176,24 @@ impl Log {
     /// # Errors
     /// When the log has failed, or has no room on the device or in RAM at this moment.
     pub fn try_append(&self, record: &Record<'_>) -> Result<Position, AppendError> {
-        let State { chain, counters } = &mut *self.state.lock();
-        let appended = chain.append(record, self.options.buffer_bytes_max);
+        self.try_append_beside(record, 0)
+    }
+
+    /// The same if so much of the ring is free.
+    ///
+    /// # Errors
+    /// As [`try_append`](Log::try_append).
+    pub fn try_append_beside(
+        &self,
+        record: &Record<'_>,
+        free_bytes_min: u64,
+    ) -> Result<Position, AppendError> {
+        let State { chain, counters, .. } = &mut *self.state.lock();
+        let is_full = chain.free_bytes() < free_bytes_min && chain.failed().is_none();
+        let appended = match is_full {
+            true => Err(AppendError::Full { oldest: chain.oldest(), waited: Duration::ZERO }),
+            false => chain.append(record, self.options.buffer_bytes_max),
+        };
         match &appended {
             Ok(_) => {
                 counters.records += 1;

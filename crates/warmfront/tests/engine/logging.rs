@@ -1,27 +1,47 @@
 //! The intent log under a pool.
 
+use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::common::{Bench, pattern};
+use crate::common::{Bench, READ, pattern, read};
 use futures::executor::block_on;
 use rustix::io::Errno;
-use storage::{Call, Clock, MemoryDevice, RealClock, SetAttributes, SetTime, Timestamp};
+use storage::{
+    Allocation, Call, Clock, MemoryDevice, Origin, RealClock, SetAttributes, SetTime, Timestamp,
+};
 use warmfront::zil::{Log, Opening, Options};
-use warmfront::{Pool, TxgState};
+use warmfront::{Pool, ReplayOptions, TxgState, replay};
 
 const CEILING: u64 = 64 << 20;
 const LOG_BYTES: usize = 4 << 20;
 /// How long something may take that does not wait for anybody.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+const OPENING: Opening = Opening { pool: [1; 16], log: [2; 16], seed: [3; 16], force: false };
+
+fn options() -> Options {
+    Options { block_bytes_max: 256 << 10, ..Options::default() }
+}
+
 fn log() -> Log {
-    let device = Arc::new(MemoryDevice::new(LOG_BYTES, 4096));
-    let opening = Opening { pool: [1; 16], log: [2; 16], seed: [3; 16], force: false };
-    let options = Options { block_bytes_max: 256 << 10, ..Options::default() };
-    block_on(Log::format(device, opening, options, Arc::new(RealClock::new())))
-        .expect("it is blank")
+    log_on(&Arc::new(MemoryDevice::new(LOG_BYTES, 4096)))
+}
+
+fn log_on(device: &Arc<MemoryDevice>) -> Log {
+    let clock = Arc::new(RealClock::new());
+    block_on(Log::format(device.clone(), OPENING, options(), clock)).expect("it is blank")
+}
+
+/// Brings to the origin what the log on the device holds at this moment, as after a kill.
+fn replay_to_origin(bench: &Bench, device: &MemoryDevice) {
+    let found = Arc::new(MemoryDevice::with_image(device.image(), 4096));
+    let clock = Arc::new(RealClock::new());
+    let opened = block_on(Log::open(found, OPENING, options(), clock));
+    let mut recovery = opened.expect("it is a log");
+    let options = ReplayOptions { names_lasted: true };
+    block_on(replay(&*bench.origin, &mut recovery, options, &|_| ())).expect("memory takes it");
 }
 
 /// A full log holds nobody up but him who changes a file of which it tells something older: he
@@ -146,6 +166,75 @@ fn one_file_that_is_refused_costs_the_log_little() {
     block_on(bench.pool.sync()).expect("the origin takes it");
     let txgs = bench.pool.write_back_statistics().txgs;
     assert_eq!(txgs[txgs.len() - 2].state, TxgState::Committed);
+}
+
+/// A file that the log has no room for, and that the origin refuses, keeps no other one from being
+/// made to last, for as long as that may go on; and a replay brings none of them back to what it
+/// was before.
+#[test]
+fn a_refused_file_fails_alone() {
+    let bench = Bench::new(&["coherence=exclusive", "recordsize=64K"], CEILING);
+    let device = Arc::new(MemoryDevice::new(LOG_BYTES, 4096));
+    block_on(bench.pool.add_log(Arc::new(log_on(&device)), Arc::new(|| Ok(()))))
+        .expect("nothing is dirty");
+    let (refused, kept) = (bench.create("refused"), bench.create("kept"));
+    block_on(kept.write(0, &pattern(4096, 0))).expect("memory takes it");
+    block_on(kept.sync(false)).expect("the log takes it");
+    let is_struck = |call: &Call| matches!(call, Call::Write { length, .. } if *length > 4096);
+    bench.faults.fail_next_of(u64::MAX, Errno::NOSPC, is_struck);
+    let promised = pattern(512 << 10, 1);
+    block_on(refused.write(0, &promised)).expect("memory takes it");
+    // The log takes it, though he may be told already that the origin has not.
+    let _ = block_on(refused.sync(false));
+    block_on(refused.write(512 << 10, &pattern(6 << 20, 2))).expect("memory takes it");
+    block_on(refused.sync(false)).expect_err("neither takes it");
+    for round in 1..=500 {
+        block_on(kept.write(0, &pattern(4096, round))).expect("memory takes it");
+        block_on(kept.sync(round % 2 == 0)).expect("it can be made to last");
+        if round % 50 == 0 {
+            let new = bench.create(&format!("new-{round}"));
+            block_on(new.write(0, &pattern(4096, round))).expect("memory takes it");
+            block_on(new.sync(false)).expect("it can be made to last");
+            block_on(bench.pool.sync_directory(bench.pool.root())).expect("names last");
+            bench.pool.close_early();
+            try_groups(&bench, 1);
+        }
+    }
+    block_on(refused.sync(false)).expect_err("neither takes it");
+    replay_to_origin(&bench, &device);
+    let at_origin = |name: &str, length| {
+        let root = block_on(bench.origin.root()).expect("memory answers").object;
+        let found = block_on(bench.origin.lookup(root, name.as_ref())).expect("it is there");
+        let file = block_on(bench.origin.open(found.object, READ)).expect("it opens");
+        let mut contents = vec![0; length];
+        let mut buffers = [IoSliceMut::new(&mut contents)];
+        let found = block_on(file.read(0, &mut buffers)).expect("memory gives it");
+        contents.truncate(found);
+        contents
+    };
+    assert!(at_origin("kept", 5000) == pattern(4096, 500), "the last one is there");
+    assert!(at_origin("new-500", 5000) == pattern(4096, 500), "a new one is there");
+    assert!(at_origin("refused", promised.len()) == promised, "what the log took is there");
+}
+
+/// What space is reserved, or freed, leaves the size that the origin made of it.
+#[test]
+fn a_replay_leaves_the_size_that_an_allocation_led_to() {
+    let bench = Bench::new(&["coherence=exclusive"], CEILING);
+    let device = Arc::new(MemoryDevice::new(LOG_BYTES, 4096));
+    block_on(bench.pool.add_log(Arc::new(log_on(&device)), Arc::new(|| Ok(()))))
+        .expect("nothing is dirty");
+    for (mode, size) in [(0x00, 101), (0x01, 1), (0x10, 101), (0x11, 1), (0x03, 1)] {
+        let file = bench.create(&format!("mode-{mode}"));
+        block_on(file.write(0, b"x")).expect("memory takes it");
+        let allocation = Allocation { mode, offset: 1, length: 100 };
+        block_on(file.allocate(allocation)).expect("memory takes it");
+        block_on(file.sync(false)).expect("the log takes it");
+        replay_to_origin(&bench, &device);
+        let found = block_on(bench.origin.attributes(file.object())).expect("it is there");
+        assert_eq!(found.size, size, "mode {mode:#x}");
+        assert_eq!(read(&file, 0, 200).len() as u64, size, "mode {mode:#x}");
+    }
 }
 
 /// A group of which the origin refused a file is not said to be committed.
