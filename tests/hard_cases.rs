@@ -17,6 +17,7 @@ use warmfront_tests::{
     require, source_tree, test_directory, wait_until,
 };
 
+const MIB: u64 = 1 << 20;
 const EVERYTHING: Compare = Compare { times: true, xattrs: true };
 
 /// After `kill -9` the mount point is dead; the next mount says so, recovers it, and nothing that
@@ -712,4 +713,43 @@ fn files_are_saved_by_replacing_them() {
         }
     });
     mount.unmount();
+}
+
+/// What of a write lies before the end of the longest file that the origin can have is written, as
+/// natively.
+#[test]
+fn a_write_across_the_end_of_the_longest_file_is_cut() {
+    require!(Requirement::Fuse, Requirement::Root, Requirement::Tool("mkfs.ext4"));
+    let disk = SmallDisk::ext4(96 << 20);
+    // Its blocks are told by 32 bits.
+    let blocks = rustix::fs::statvfs(disk.path()).expect("it answers");
+    let longest = u64::from(u32::MAX) * blocks.f_bsize;
+    let written = |top: &Path, append: bool| {
+        let open =
+            || File::options().create(true).append(append).write(true).open(top.join("file"));
+        let file = open().expect("it opens");
+        let mut all = Vec::new();
+        for (before_end, length) in
+            [(4096, 8192), (1, 8192), (0, 1), (MIB + 1, 2 * MIB), (100, 100), (MIB, 3 * MIB)]
+        {
+            file.set_len(longest - before_end).expect("there may be a hole");
+            let piece = random_bytes(before_end, length as usize);
+            let outcome = file.write_at(&piece, longest - before_end);
+            all.push(outcome.map_err(|error| error.raw_os_error()));
+            assert!(file.metadata().expect("it is there").len() <= longest);
+        }
+        file.sync_all().expect("it lasts");
+        fs::remove_file(top.join("file")).expect("it was made");
+        all
+    };
+    for append in [false, true] {
+        let natively = written(disk.path(), append);
+        assert_eq!(natively[..2], [Ok(4096), Ok(1)]);
+        assert_eq!(natively[2], Err(Some(Errno::FBIG.raw_os_error())));
+        for mode in ["back", "through", "around"] {
+            let mut mount = Mount::builder().origin(disk.path()).property("write", mode).start();
+            assert_eq!(written(mount.path(), append), natively, "write={mode}, append: {append}");
+            mount.unmount();
+        }
+    }
 }

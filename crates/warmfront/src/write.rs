@@ -62,10 +62,7 @@ impl OpenFile {
         data: &[u8],
     ) -> Result<usize> {
         self.pool.writable()?;
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
-        if end.is_none() {
-            return Err(OriginError::too_large("write").into());
-        }
+        let data = self.within_reach(offset, data).await?;
         let properties = self.tenant().properties();
         let taken = match properties.write {
             WriteMode::Back => {
@@ -90,6 +87,36 @@ impl OpenFile {
         Ok(taken)
     }
 
+    /// What of `data`, written at `offset`, lies before the end of the longest file that the
+    /// origin can have: what it can never take must not be dirty.
+    ///
+    /// # Errors
+    /// When none of it does.
+    async fn within_reach<'a>(&self, offset: u64, data: &'a [u8]) -> Result<&'a [u8]> {
+        let end = offset.saturating_add(data.len() as u64);
+        if end <= ANYWHERE_BYTES || end <= self.attributes().size {
+            return Ok(data);
+        }
+        let file = self.shared_origin_file().await?;
+        let may_reach = |end: u64| end <= FILE_BYTES_MAX && file.may_reach(end);
+        if may_reach(end) {
+            return Ok(data);
+        }
+        // It reaches the first, and not the second.
+        let (mut reached, mut beyond) = (offset, end);
+        while beyond - reached > 1 {
+            let middle = reached + (beyond - reached) / 2;
+            match may_reach(middle) {
+                true => reached = middle,
+                false => beyond = middle,
+            }
+        }
+        match (reached - offset) as usize {
+            0 if !data.is_empty() => Err(OriginError::too_large("write").into()),
+            length => Ok(&data[..length]),
+        }
+    }
+
     /// Counts a write.
     fn wrote(&self, bytes: usize) {
         let tenant = self.tenant();
@@ -110,10 +137,6 @@ impl OpenFile {
         }
         pool.drop_capability(object).await?;
         let file = self.shared_origin_file().await?;
-        if end > ANYWHERE_BYTES && end > self.attributes().size && !file.may_reach(end) {
-            // What the origin can never take must not be dirty.
-            return Err(OriginError::too_large("write").into());
-        }
         let touched = self.touched(offset, end);
         pool.kill_contents(object, &self.layout(), touched).await?;
         if !writer.patience.stays() {
@@ -256,10 +279,12 @@ impl OpenFile {
                     self.adopt().await?;
                 }
                 let offset = self.attributes().size;
+                let data = self.within_reach(offset, data).await?;
                 (offset, self.take(offset, data, writer).await?)
             }
             WriteMode::Through | WriteMode::Around => {
-                (self.append_through(patience, data).await?, data.len())
+                let landed = self.append_through(patience, data).await?;
+                (landed.start, (landed.end - landed.start) as usize)
             }
         };
         self.wrote(taken);
@@ -270,13 +295,14 @@ impl OpenFile {
         Ok(offset..offset + taken as u64)
     }
 
-    async fn append_through(&self, patience: &dyn Patience, data: &[u8]) -> Result<u64> {
+    async fn append_through(&self, patience: &dyn Patience, data: &[u8]) -> Result<Range<u64>> {
         self.catch_up().await?;
         let _charged = self.pool.memory.charge(data.len() as u64);
         let _guard = self.object.ranges.exclusive(0..u64::MAX).await;
         self.pool.check_before_change(&self.object, Some(self)).await?;
         let file = self.origin_file().await?;
         let size = self.attributes().size;
+        let data = self.within_reach(size, data).await?;
         let change = self.begin_change(size..size.saturating_add(data.len() as u64)).await?;
         goes_on(patience)?;
         let outcome = file.append(data).await;
@@ -296,7 +322,7 @@ impl OpenFile {
         drop(change);
         let offset = outcome?;
         self.changed().await?;
-        Ok(offset)
+        Ok(offset..offset + data.len() as u64)
     }
 
     /// Reserves, releases or moves space.
