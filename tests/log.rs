@@ -22,6 +22,8 @@ mod closed;
 mod erased;
 #[path = "log/origins.rs"]
 mod origins;
+#[path = "log/replaced.rs"]
+mod replaced;
 #[path = "log/successor.rs"]
 mod successor;
 
@@ -807,8 +809,11 @@ fn what_cannot_be_a_log_device_is_refused_with_words() {
     refused(&ext4, 1, &["has version 9, this program reads 2"]);
     superblocks(8, 2);
     superblocks(100, 0xff);
-    refused(&ext4, 1, &["superblocks are damaged"]);
-    mount("slow", "fast", &ext4, &["--discard-log"]).success();
+    mount("other", "second", &ext4, &[]).fails_with(1, &["superblocks are damaged"]);
+    // Its own pool knows that it held nothing.
+    let anew = mount("slow", "fast", &ext4, &[]);
+    assert!(format!("{anew}").contains("so nothing is missed"), "{anew}");
+    anew.success();
     warmfront.run(["unmount", &path("fast")]);
 }
 

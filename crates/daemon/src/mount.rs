@@ -29,7 +29,9 @@ use crate::drain::{drain_at_end, stop_caches_at_end};
 use crate::early_stop::EarlyStop;
 use crate::error::Holders;
 use crate::lock::{LockError, Owner, PoolLock};
-use crate::logs::{Desk, LogSettings, Tell, Waiting, unnamed, unnamed_marker, waits_for_missing};
+use crate::logs::{
+    Desk, LogSettings, NewLog, Tell, Waiting, unnamed, unnamed_marker, waits_for_missing,
+};
 use crate::mountinfo::{mounted_at, mounts};
 use crate::neighbours::Newcomer;
 use crate::origin_note::OriginNote;
@@ -236,7 +238,10 @@ impl Prepared {
         let new_state = NewState::of(&known_as.state_path);
         snapshots.begin(&note);
         let early_stop = EarlyStop::watch().map_err(system("watch signals"))?;
+        let used = self.intent_log.device.as_ref().filter(|_| !self.read_only);
+        let mut new_log = NewLog::of(used);
         let (desk, intent_log, replayed) = self.intent_log(&*origin, tell)?;
+        let desk = Arc::new(desk);
         let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
         let most_bytes = keeper.status().most_bytes;
         let tops = [self.places.origin.clone(), self.places.mountpoint.clone()];
@@ -261,9 +266,9 @@ impl Prepared {
         let found = shelf.fill(&pool, &self.caches, self.strict_caches)?;
         drop(early_stop);
         if let (Some(device), Some(log)) = (&self.intent_log.device, intent_log) {
+            new_log.taken_in(&desk);
             desk.take_in(&pool, device, log)?;
         }
-        let desk = Arc::new(desk);
         let (warmth, hot) = Warmth::new(&pool, snapshots, seed, self.cold);
         // A working directory inside somebody's mount would keep that in use.
         std::env::set_current_dir("/").map_err(system("leave the working directory"))?;
@@ -357,6 +362,7 @@ impl Prepared {
         let cache_watch =
             shelf.watch(&pool).map_err(system("start a thread that looks at cache devices"))?;
         new_files.keep();
+        new_log.keep();
         new_state.keep();
         Ok(Running {
             pool,

@@ -124,18 +124,27 @@ fn given_up(discarded: &LogDiscarded) -> String {
 fn summary(shown: &LogShown) -> String {
     let LogShown { path, records, end, is_empty, beyond, in_use_by, not_replayed, .. } = shown;
     let path = path.display();
+    let replaces = shown.replaces_log_of.as_ref().map_or(String::new(), |pool| {
+        format!(
+            "the log on {path} is another one than pool `{pool}` used when it last ran; that one \
+             is not there any more, and may have held writes that were acknowledged and are not at \
+             the origin of `{pool}`. To go on without them for good: `warmfront log discard \
+             {pool}`\n"
+        )
+    });
     if let Some(pool) = in_use_by {
         let records = things(*records, "record");
         return format!(
-            "pool `{pool}` is mounted and writes to the log on {path}, or is about to: {records} \
-             that its origin may not have yet, at this moment\n"
+            "{replaces}pool `{pool}` is mounted and writes to the log on {path}, or is about to: \
+             {records} that its origin may not have yet, at this moment\n"
         );
     }
     let mut text = match is_empty {
+        true if !replaces.is_empty() => format!("{replaces}it holds no records\n"),
         true => format!("the log on {path} holds nothing that the origin does not have\n"),
         false => {
             let records = things(*records, "record");
-            format!("the log on {path} holds {records}; it is {end}\n")
+            format!("{replaces}the log on {path} holds {records}; it is {end}\n")
         }
     };
     if let Some(beyond) = beyond {
@@ -175,6 +184,7 @@ mod tests {
             beyond: Some("7 more records lie behind".into()),
             in_use_by: None,
             not_replayed: Some("it was given up".into()),
+            replaces_log_of: None,
         };
         let text = summary(&shown);
         assert!(text.contains("1,200 records; it is damaged"), "{text}");

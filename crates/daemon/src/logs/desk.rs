@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
 use super::error::{LogError, Without};
-use super::find::{of_same_origin, origin_of};
+use super::find::{Noted, markers, of_same_origin, origin_of};
 use super::inspect::lost;
 use super::marker::{Marker, digits, since};
 use super::patience::{answers, in_time};
@@ -233,6 +233,10 @@ impl Desk {
         let recovery = match self.recover(file.clone()) {
             Ok(recovery) => recovery,
             Err(error) => {
+                if settings.discard {
+                    // Nothing is given up for a log that cannot be made.
+                    has_room(device, &*file)?;
+                }
                 match &error {
                     OpenError::NoLog => miss("holds no log any more", Without::Discard)?,
                     OpenError::Foreign { found } => {
@@ -254,6 +258,13 @@ impl Desk {
                         miss("is of another version", Without::Discard)?;
                     }
                     OpenError::Version { found, known } if found < known && is_noted_empty => {}
+                    OpenError::Damaged if is_noted_empty && !self.is_used_by_another(device) => {
+                        let shown = path.display();
+                        notes.push(format!(
+                            "the log on {shown} is damaged; the origin had all that it held, or \
+                             the pool had gone on without it, so nothing is missed"
+                        ));
+                    }
                     OpenError::Damaged if settings.discard || settings.force => {
                         miss("is damaged", Without::Discard)?;
                     }
@@ -267,6 +278,10 @@ impl Desk {
         let records = found.records();
         let (is_own, is_same) =
             (recovery.pool()[..8] == self.pool_id[..8], recovery.pool()[8..] == self.pool_id[8..]);
+        let is_cut = matches!(found.end, End::Cut { .. });
+        if settings.discard && (is_cut || !is_same) {
+            has_room(device, &*file)?;
+        }
         if !is_same {
             let is_given_up = marker.given_up.contains(&id);
             if records > 0 && is_own && !settings.discard && !is_given_up {
@@ -307,7 +322,6 @@ impl Desk {
         let beyond = beyond(&path, &found);
         let given_up = |marker: &Marker| marker.given_up.contains(&id);
         if settings.discard || given_up(&marker) || others.iter().any(given_up) {
-            let is_cut = matches!(found.end, End::Cut { .. });
             if is_cut && settings.discard {
                 // Another log takes its place.
                 miss("has become shorter", Without::Discard)?;
@@ -446,12 +460,7 @@ impl Desk {
         tell: Tell<'_>,
     ) -> Result<Log, LogError> {
         let path = &device.path;
-        let needed_bytes = DeviceRole::Log.size_bytes_min();
-        let size_bytes = file.info().size_bytes;
-        if size_bytes < needed_bytes {
-            let size_bytes = device.length().map_or(size_bytes, |bytes| bytes.max(size_bytes));
-            return Err(LogError::TooSmall { path: path.clone(), size_bytes, needed_bytes });
-        }
+        has_room(device, &*file)?;
         let opening = self.opening().map_err(|error| self.state_error(error))?;
         for_owner_only(path);
         let told = filling(tell);
@@ -483,6 +492,15 @@ impl Desk {
         let told = filling(tell);
         let log = block_on(recovery.discard_as(id, self.pool_id, &told));
         log.map_err(|error| LogError::Finish { path: device.path.clone(), error })
+    }
+
+    /// Whether the device may hold the log of another origin or pool, by what is noted of it.
+    fn is_used_by_another(&self, device: &DevicePath) -> bool {
+        let Some(directory) = self.marker_path.parent() else { return true };
+        let leads = |(path, marker): &Noted| {
+            *path != self.marker_path && marker.in_use.is_some() && device.is_at(&marker.path)
+        };
+        markers(directory).map_or(true, |all| all.iter().any(leads))
     }
 
     /// Lets a pool use a log that is empty.
@@ -675,6 +693,17 @@ impl InUse {
             _ => None,
         }
     }
+}
+
+/// Whether a new log can be made on a device.
+fn has_room(device: &DevicePath, file: &dyn Device) -> Result<(), LogError> {
+    let (path, needed_bytes) = (device.path.clone(), DeviceRole::Log.size_bytes_min());
+    let size_bytes = file.info().size_bytes;
+    if size_bytes >= needed_bytes {
+        return Ok(());
+    }
+    let size_bytes = device.length().map_or(size_bytes, |bytes| bytes.max(size_bytes));
+    Err(LogError::TooSmall { path, size_bytes, needed_bytes })
 }
 
 /// What a log keeps of the name of its pool.

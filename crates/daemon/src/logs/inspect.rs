@@ -10,6 +10,7 @@ use zil::{End, Found, Log, OpenError, Opening, Options, Recovery};
 
 use super::desk::{Desk, LogSettings, Tell, beyond, clock, contents, filling};
 use super::error::LogError;
+use super::find::{Noted, markers};
 use super::marker::{Marker, digits};
 use super::patience::{answers, in_time};
 use super::words::{end, is_empty};
@@ -48,6 +49,9 @@ pub struct LogShown {
     pub in_use_by: Option<String>,
     /// Why the next mount does not bring to the origin what it holds, in words.
     pub not_replayed: Option<String>,
+    /// The pool that has used another log, which may hold what its origin lacks, and in whose place
+    /// this one is.
+    pub replaces_log_of: Option<String>,
 }
 
 /// A record of a log.
@@ -133,6 +137,14 @@ impl LogTarget {
             None => end(&found),
         };
         let (id, epoch) = (digits(recovery.id()), recovery.epoch());
+        let marker = self.marker()?.map(|(_, marker)| marker);
+        let is_another = |marker: &Marker| marker.in_use.as_ref().is_some_and(|used| *used != id);
+        let replaces_log_of = marker.filter(is_another).map(|marker| marker.pool);
+        // The one that writes to it is not the pool that was named.
+        let in_use_by = match &replaces_log_of {
+            Some(_) => in_use_by.map(|_| self.user_of(&id)),
+            None => in_use_by,
+        };
         let not_replayed = match in_use_by {
             Some(_) => None,
             None => self.not_replayed(&id, epoch, found.records())?,
@@ -149,6 +161,7 @@ impl LogTarget {
             beyond: beyond(&self.device.path, &found).filter(|_| in_use_by.is_none()),
             in_use_by,
             not_replayed,
+            replaces_log_of,
         };
         let path = self.device.path.clone();
         loop {
@@ -170,6 +183,14 @@ impl LogTarget {
             }
         }
         Ok(shown)
+    }
+
+    /// The pool that has noted the log with this id as its own.
+    fn user_of(&self, id: &str) -> String {
+        let noted = self.marker_path.as_ref().and_then(|path| markers(path.parent()?).ok());
+        let is_it = |(_, marker): &Noted| marker.in_use.as_deref() == Some(id);
+        let found = noted.into_iter().flatten().find(is_it);
+        found.map_or_else(|| "of another user".to_string(), |(_, marker)| marker.pool)
     }
 
     /// Why the next mount leaves the log alone that is found with this id, in words.
