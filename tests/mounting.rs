@@ -116,6 +116,10 @@ fn a_lazy_unmount_detaches_at_once() {
     mount.run(&["unmount", "--lazy"]);
     assert!(!is_mounted(mount.path()));
     assert_eq!(fs::read_dir(mount.path()).unwrap().count(), 0);
+    let asked = mount.warmfront().program(["status"]).arg(mount.path()).run();
+    let (id, pool) = (mount.daemon_id().to_string(), "warmfront status slow");
+    asked.fails_with(1, &["was detached", &id, "last file that is open", pool]);
+    mount.warmfront().run(["status", "slow"]);
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut held, &mut bytes).expect("what is open stays readable");
     assert!(bytes == expected);

@@ -163,6 +163,40 @@ fn a_log_hangs_in_use(held_script: &'static str) {
     }
 }
 
+/// Who unmounts is told what that waits for.
+#[test]
+fn an_unmount_names_a_log_that_hangs() {
+    require!(
+        Requirement::Fuse,
+        Requirement::Root,
+        Requirement::Tool("mkfs.ext4"),
+        Requirement::Tool("fsfreeze")
+    );
+    let disk = SmallDisk::ext4(96 << 20);
+    let log = format!("{}:32M", disk.path().join("log").display());
+    let builder = Mount::builder().argument("--arc-max=64M").argument("-owrite=back");
+    let mut mount = builder.argument("--log").argument(&log).start();
+    for is_dirty in [true, false] {
+        write(&mount.join("file"), "contents");
+        match is_dirty {
+            true => fs::write(mount.join("file"), "later").expect("it is taken"),
+            false => drop(mount.run(&["sync"])),
+        }
+        let frozen = Frozen::new(&disk);
+        let unmount = mount.warmfront().program(["unmount"]).arg(mount.path());
+        let ended = within(Duration::from_secs(60), || unmount.run());
+        drop(frozen);
+        let log = disk.path().join("log").display().to_string();
+        let words = ["waiting for the log device", &log, "has not answered for"];
+        words.iter().for_each(|words| assert!(ended.stderr.contains(words), "{ended}"));
+        mount.wait_for_end();
+        let contents = fs::read_to_string(mount.origin().join("file")).expect("it is there");
+        assert_eq!(contents, if is_dirty { "later" } else { "contents" });
+        mount.restart(&["--arc-max=64M", "-owrite=back", "--log", &log]);
+    }
+    mount.unmount();
+}
+
 #[test]
 fn a_log_that_hangs_in_an_fsync_is_given_up() {
     a_log_hangs_in_use(BY_FSYNC);

@@ -12,6 +12,8 @@ use crate::progress::sized;
 pub(crate) struct Draining {
     bar: Option<ProgressBar>,
     most_bytes: u64,
+    /// It was said what is waited for, where no bar is seen.
+    has_told: bool,
     interrupt: Interrupt,
 }
 
@@ -19,7 +21,7 @@ impl Draining {
     pub(crate) fn new() -> Result<Draining> {
         let interrupt = Interrupt::watch()
             .map_err(|error| Failure::new(format!("cannot watch for ctrl-C: {error}")))?;
-        Ok(Draining { bar: None, most_bytes: 0, interrupt })
+        Ok(Draining { bar: None, most_bytes: 0, has_told: false, interrupt })
     }
 
     /// Shows what is left, and says whether to go on.
@@ -33,8 +35,17 @@ impl Draining {
         });
         bar.set_length(most);
         bar.set_position(most - undone.waiting_bytes);
-        let waits = |why: &String| format!("(it waits: {why})");
-        bar.set_message(undone.failing.as_ref().map_or(String::new(), waits));
+        let waits = match (&undone.waits_for, &undone.failing) {
+            (Some(what), _) => format!("(it waits for {what})"),
+            (None, Some(why)) => format!("(it waits: {why})"),
+            (None, None) => String::new(),
+        };
+        bar.set_message(waits);
+        if let Some(what) = undone.waits_for.as_ref().filter(|_| bar.is_hidden() && !self.has_told)
+        {
+            eprintln!("waiting for {what}");
+            self.has_told = true;
+        }
         match self.interrupt.is_set() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),

@@ -19,6 +19,10 @@ use crate::socket::connect;
 
 /// Between two looks at what the origin does not have yet.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
+/// Between two looks what that waits for; each has a group closed.
+const SYNC_TELL_INTERVAL: Duration = Duration::from_millis(500);
+/// Between two looks whether the origin keeps it.
+const SYNC_LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a daemon may take to end that takes no more requests.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 /// How long an origin may refuse what was written before that is told.
@@ -175,19 +179,47 @@ impl Client {
                 break;
             }
             if progress(&undone).is_break() {
-                return Err(ControlError::Left { pool: self.descriptor.pool.clone(), undone });
+                let (pool, undone) = (self.descriptor.pool.clone(), Box::new(undone));
+                return Err(ControlError::Left { pool, undone });
             }
             let since =
                 undone.failing.as_ref().map(|_| *failing_since.get_or_insert_with(Instant::now));
             failing_since = since;
             if since.is_some_and(|since| since.elapsed() >= REFUSED_MAX) {
-                return Err(ControlError::Undone { pool: self.descriptor.pool.clone(), undone });
+                let (pool, undone) = (self.descriptor.pool.clone(), Box::new(undone));
+                return Err(ControlError::Undone { pool, undone });
             }
             std::thread::sleep(DRAIN_INTERVAL);
         }
-        match self.call(Request::Sync)? {
+        let client = self.clone();
+        let syncing = std::thread::spawn(move || client.call(Request::Sync));
+        let mut looked = Instant::now();
+        while !syncing.is_finished() {
+            std::thread::sleep(SYNC_LOOK_INTERVAL);
+            if looked.elapsed() < SYNC_TELL_INTERVAL {
+                continue;
+            }
+            looked = Instant::now();
+            // What it says of itself is less urgent than whether it is done.
+            if let Ok(Response::Undone(undone)) = self.call(Request::Drain)
+                && progress(&undone).is_break()
+            {
+                let (pool, undone) = (self.descriptor.pool.clone(), Box::new(undone));
+                return Err(ControlError::Left { pool, undone });
+            }
+        }
+        match syncing.join().map_err(|_| self.wrong_answer())?? {
             Response::Synced => Ok(()),
             _ => Err(self.wrong_answer()),
+        }
+    }
+
+    /// What the origin does not have yet, and what is waited for, as far as a daemon that ends can
+    /// still tell.
+    pub(crate) fn undone(&self) -> Option<Undone> {
+        match self.call(Request::Drain) {
+            Ok(Response::Undone(undone)) => Some(undone),
+            _ => None,
         }
     }
 

@@ -39,6 +39,7 @@ pub(crate) fn undone(pool: &Arc<Pool>) -> Undone {
         failing: now.failing,
         open_txg: now.open_txg,
         committed_txg: now.committed_txg,
+        waits_for: None,
     }
 }
 

@@ -49,6 +49,20 @@ pub enum ControlError {
         /// Who.
         pid: u32,
     },
+    /// Its mount is out of sight.
+    #[error(
+        "pool `{pool}` is not mounted at {} any more: it was detached, and its daemon, process \
+         {pid}, ends once the last file that is open there is closed and the origin has \
+         everything; `warmfront status {pool}` shows how it is", mountpoint.display()
+    )]
+    Detached {
+        /// The pool.
+        pool: String,
+        /// Its daemon.
+        pid: u32,
+        /// Where it was.
+        mountpoint: PathBuf,
+    },
     /// The origin does not take what was written.
     #[error(
         "{} of {} of pool `{pool}` are not at the origin: {}{}\n\
@@ -61,7 +75,7 @@ pub enum ControlError {
         /// The pool.
         pool: String,
         /// What.
-        undone: Undone,
+        undone: Box<Undone>,
     },
     /// Nobody waits any more until the origin has what was written.
     #[error(
@@ -73,7 +87,7 @@ pub enum ControlError {
         /// The pool.
         pool: String,
         /// What the origin does not have.
-        undone: Undone,
+        undone: Box<Undone>,
     },
     /// Nothing of ours is mounted there.
     #[error("{} is not a mount point of Warmfront", path.display())]

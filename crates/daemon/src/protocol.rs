@@ -226,6 +226,9 @@ pub struct Undone {
     pub open_txg: u64,
     /// It has all of the groups up to this one, but for files that it refuses.
     pub committed_txg: u64,
+    /// What has owed an answer for a while, and for how long, in words.
+    #[serde(default)]
+    pub waits_for: Option<String>,
 }
 
 impl Undone {

@@ -30,11 +30,11 @@ use crate::paths::Paths;
 use crate::pool_file::{PoolFile, PoolFileError};
 use crate::protocol::{
     Change, Changed, DatasetRow, Descriptor, Prime, PrimeProgress, RecordedRequests, Refusal,
-    Request, Response, Statistics, Status,
+    Request, Response, Statistics, Status, Undone,
 };
 use crate::risks::risks;
 use crate::warmth::Warmth;
-use crate::writes::{txgs, write_status};
+use crate::writes::{LOG_SILENCE_TOLD, txgs, write_status};
 
 /// Between two reports of progress.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -105,7 +105,10 @@ impl Service {
                     refused(format!("cannot write down what the cache holds: {error}"), false)
                 }
             },
-            Request::Drain => Response::Undone(drain(&self.pool)),
+            Request::Drain => {
+                let waits_for = self.waits_for();
+                Response::Undone(Undone { waits_for, ..drain(&self.pool) })
+            }
             Request::Txgs => Response::Txgs(txgs(&self.pool)),
             Request::Record { percent } => {
                 self.pool.record(percent, RandomState::new().hash_one(self.started));
@@ -212,6 +215,20 @@ impl Service {
             }
             Err(error) => refused(error.to_string(), false),
         }
+    }
+
+    /// What has owed an answer for a while, and for how long, in words.
+    fn waits_for(&self) -> Option<String> {
+        let told = |what: &str, path: &Path, silence: Duration| {
+            let (path, seconds) = (path.display(), silence.as_secs());
+            format!("{what} {path}, which has not answered for {seconds} s")
+        };
+        let silence = self.desk.silence().filter(|silence| *silence >= LOG_SILENCE_TOLD);
+        if let (Some(device), Some(silence)) = (self.desk.device(), silence) {
+            return Some(told("the log device", &device.path, silence));
+        }
+        let silence = self.pool.write_back_statistics().silence?;
+        Some(told("the origin", &self.descriptor.origin, silence))
     }
 
     /// Whether our mount is what is seen at the mount point.

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::client::Client;
 use crate::descriptor;
 use crate::error::ControlError;
-use crate::lock::PoolLock;
+use crate::lock::{Owner, PoolLock};
 use crate::mountinfo::{MountEntry, mount_of, mounts};
 use crate::paths::Paths;
 use crate::pool_file::PoolFile;
@@ -239,10 +239,16 @@ fn starting(paths: &Paths, pool: &str) -> Option<ControlError> {
     Some(ControlError::Starting { pool: owner.pool, pid: owner.pid })
 }
 
-/// The same of the pool that is to be mounted at a path.
+/// The same of the pool that is to be mounted at a path, or was, where nothing of ours is by now.
 pub(crate) fn starting_at(paths: &Paths, path: &Path) -> Option<ControlError> {
     let owner = PoolLock::holder_at(paths, path)?;
-    Some(ControlError::Starting { pool: owner.pool, pid: owner.pid })
+    let Owner { pid, pool, mountpoint, .. } = owner;
+    // Before it says what it serves, it has it mounted.
+    let served = descriptor::load(paths, &pool).filter(|known| known.pid == pid);
+    match served.is_some_and(|known| Client::new(paths, known).is_alive()) {
+        true => Some(ControlError::Detached { pool, pid, mountpoint }),
+        false => Some(ControlError::Starting { pool, pid }),
+    }
 }
 
 fn datasets(paths: &Paths, pool: &str, reach: &Reach) -> Result<Vec<DatasetRow>, ControlError> {

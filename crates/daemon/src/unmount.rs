@@ -13,6 +13,8 @@ use crate::target::{Target, without_daemon};
 
 /// How long a daemon may take to end after its mount is gone.
 const END_MAX: Duration = Duration::from_secs(10);
+/// Between two looks what that waits for.
+const TELL_INTERVAL: Duration = Duration::from_millis(500);
 /// Between two looks whether it has.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -38,6 +40,8 @@ pub enum Unmounted {
         pid: u32,
         /// Where it writes what it has to say, if it runs in the background.
         log: Option<PathBuf>,
+        /// What does not answer, and for how long, in words, if it is known.
+        waits_for: Option<String>,
     },
     /// The daemon was dead; the mount that it left is cleared away.
     DeadMountCleared {
@@ -149,20 +153,33 @@ fn stop(
         client.sync(progress)?;
     }
     match client.call(Request::Unmount { lazy })? {
-        Response::Unmounted if has_ended(paths, &pool, pid, lazy) => Ok(Unmounted::Done { pool }),
+        Response::Unmounted if has_ended(paths, client, lazy, progress) => {
+            Ok(Unmounted::Done { pool })
+        }
         Response::Unmounted if lazy => Ok(Unmounted::Detached { pool }),
-        Response::Unmounted => Ok(Unmounted::Ending { pool, pid, log }),
+        Response::Unmounted => {
+            let waits_for = client.undone().and_then(|undone| undone.waits_for);
+            Ok(Unmounted::Ending { pool, pid, log, waits_for })
+        }
         _ => Err(ControlError::WrongAnswer { pool }),
     }
 }
 
 /// Waits for a daemon to remove its descriptor and then its lock, the last thing that it does.
-fn has_ended(paths: &Paths, pool: &str, pid: u32, lazy: bool) -> bool {
+/// `progress` is told what that waits for.
+fn has_ended(paths: &Paths, client: &Client, lazy: bool, progress: Draining<'_>) -> bool {
+    let Descriptor { pool, pid, .. } = client.descriptor();
     let wait = if lazy { Duration::from_millis(300) } else { END_MAX };
     let deadline = Instant::now() + wait;
+    let mut told = Instant::now();
     loop {
-        let is_there = descriptor::load(paths, pool).is_some_and(|found| found.pid == pid)
-            || PoolLock::is_named_by(paths, pool, pid);
+        let is_announced = descriptor::load(paths, pool).is_some_and(|found| found.pid == *pid);
+        let is_there = is_announced || PoolLock::is_named_by(paths, pool, *pid);
+        if is_announced && told.elapsed() >= TELL_INTERVAL {
+            told = Instant::now();
+            // It ends, whoever waits for that.
+            let _ = client.undone().map(|undone| progress(&undone));
+        }
         if !is_there || Instant::now() >= deadline {
             return !is_there;
         }

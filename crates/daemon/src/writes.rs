@@ -8,7 +8,7 @@ use crate::protocol::{IntentLogStatus, Latencies, TxgRow, WriteStatus};
 const PATHS_MAX: usize = 5;
 
 /// From which silence of a log device on people are told.
-const LOG_SILENCE_TOLD: Duration = Duration::from_secs(2);
+pub(crate) const LOG_SILENCE_TOLD: Duration = Duration::from_secs(2);
 
 /// How writes go.
 pub(crate) fn write_status(pool: &Pool) -> WriteStatus {

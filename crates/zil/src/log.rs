@@ -57,6 +57,8 @@ impl fmt::Debug for Log {
 struct State {
     chain: Chain,
     counters: Counters,
+    /// Since when a superblock is being written.
+    renewing_since: Option<Duration>,
 }
 
 impl Log {
@@ -143,7 +145,8 @@ impl Log {
         };
         let name = &device.info().name;
         tracing::info!(device = name, ?sync, ring_bytes = superblock.layout.ring_bytes, "log");
-        let state = State { chain: Chain::new(superblock, epoch, seed), counters: Counters::new() };
+        let (chain, counters) = (Chain::new(superblock, epoch, seed), Counters::new());
+        let state = State { chain, counters, renewing_since: None };
         let (layout, id) = (superblock.layout, superblock.log);
         Ok(Log { id, device, clock, options, sync, layout, state: Mutex::new(state) })
     }
@@ -342,10 +345,11 @@ impl Log {
     ) -> Result<(), Failed> {
         loop {
             let renewal = {
-                let State { chain, counters } = &mut *self.state.lock();
+                let State { chain, counters, renewing_since } = &mut *self.state.lock();
                 let mut begin = |superblock| {
                     counters.superblocks += 1;
                     counters.flushes += 1;
+                    *renewing_since = Some(self.clock.now());
                     write_superblock(self.device.clone(), superblock).boxed().shared()
                 };
                 step(chain, &mut begin)
@@ -353,6 +357,7 @@ impl Log {
             let Some((epoch, task)) = renewal else { return Ok(()) };
             let outcome = task.await;
             let mut state = self.state.lock();
+            state.renewing_since = None;
             state.chain.renewed(epoch, &outcome);
             if let Err(error) = outcome {
                 state.counters.failures += 1;
@@ -397,13 +402,14 @@ impl Log {
     /// What was done since the start, and how things are.
     pub fn statistics(&self) -> Statistics {
         let now = self.clock.now();
-        let State { chain, counters } = &*self.state.lock();
+        let State { chain, counters, renewing_since } = &*self.state.lock();
+        let renewing = renewing_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         Statistics {
             ring_bytes: chain.layout().ring_bytes,
             free_bytes: chain.free_bytes(),
             buffered_bytes: chain.buffered_bytes() as u64,
             under_way: chain.flights() as u64,
-            silence: chain.silence(now),
+            silence: chain.silence(now).max(renewing),
             oldest: chain.oldest(),
             durable: chain.durable(),
             last: chain.last(),
@@ -450,7 +456,7 @@ impl Future for Waiting<'_> {
                 log.note(state, &mut polled, &mut wake);
                 let (waker, goal, now) = (context.waker(), *goal, log.clock.now());
                 let mut wait = Wait { goal, id: *id, waker, at_first, now, wake: &mut wake };
-                let State { chain, counters } = state;
+                let State { chain, counters, .. } = state;
                 let pursued = chain.pursue(&mut wait, log.options.lanes, |departure| {
                     log.begin(departure, counters)
                 });

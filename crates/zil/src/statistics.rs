@@ -57,7 +57,7 @@ pub struct Statistics {
     pub buffered_bytes: u64,
     /// Blocks that are under way to the device.
     pub under_way: u64,
-    /// How long the first of them has been.
+    /// How long the first of them has been, or a superblock.
     pub silence: Duration,
     /// The oldest record that has not been released.
     pub oldest: Position,

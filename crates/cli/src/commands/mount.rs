@@ -105,11 +105,15 @@ pub(crate) fn unmount(paths: &Paths, text: &OsStr, lazy: bool) -> Result<()> {
         Unmounted::Detached { pool } => {
             format!("pool {pool} is detached; its daemon ends when the last file is closed\n")
         }
-        Unmounted::Ending { pool, pid, log } => {
+        Unmounted::Ending { pool, pid, log, waits_for } => {
+            let waits = match waits_for {
+                Some(what) => format!("it waits for {what}"),
+                None => "a disk that it writes to does not answer".to_string(),
+            };
             let log = log.map_or(String::new(), |log| format!("; see {}", log.display()));
             format!(
-                "pool {pool} is unmounted, but its daemon, process {pid}, has not ended yet: a \
-                 disk that it writes to does not answer. Until it has, the pool cannot be mounted \
+                "pool {pool} is unmounted, but its daemon, process {pid}, has not ended yet: \
+                 {waits}. Until it has ended, the pool cannot be mounted \
                  again{log}\n"
             )
         }

@@ -598,6 +598,12 @@ impl Desk {
         Ok(())
     }
 
+    /// How long the device in use has owed an answer.
+    pub fn silence(&self) -> Option<Duration> {
+        let log = self.state.lock().device.as_ref().map(|used| used.log.clone());
+        log.map(|log| log.statistics().silence)
+    }
+
     /// The device in use.
     pub fn device(&self) -> Option<DevicePath> {
         self.state.lock().device.as_ref().map(|used| used.device.clone())
