@@ -118,7 +118,7 @@ struct Terms {
 /// lock. A hit takes the read lock, probes once, stores at most two words and clones the value; it
 /// is counted in a stripe of the calling thread. An insertion takes the write lock. No call holds
 /// the locks of two shards. What is sampled is told to the shadows of `policy=auto` under a lock
-/// of theirs, for which a hit does not wait.
+/// of theirs, for which a hit does not wait, unless it is the first read of a prefetched record.
 ///
 /// **Partitions** are parts of the cache with a [`Share`] of their own; tenants are assigned to
 /// them, and stand in the first, which has no share, before they are. Limits and reserves hold

@@ -17,13 +17,13 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
     #[inline]
     pub(super) fn note_use(&self, record: &Record<K, V>, noted: Noted, now: Duration) {
         let stale = record.used.load(Relaxed) != self.clock;
-        if stale || noted == Noted::Again {
-            self.tell_use(record, stale, now);
+        if stale || matches!(noted, Noted::First | Noted::Again) {
+            self.tell_use(record, stale, noted, now);
         }
     }
 
     #[inline(never)]
-    fn tell_use(&self, record: &Record<K, V>, stale: bool, now: Duration) {
+    fn tell_use(&self, record: &Record<K, V>, stale: bool, noted: Noted, now: Duration) {
         let behaviour = &self.partitions.get(record.place.partition()).behaviour;
         if let Behaviour::Arc = behaviour {
             return;
@@ -36,7 +36,9 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         {
             let class = record.place.list().class;
             let bound = self.bound_of(record.place.partition());
-            tuner.access(record.hash, record.bytes, class, now, bound, false);
+            // Without the prefetch it would have been a miss, and misses are all told.
+            let patient = noted == Noted::First;
+            tuner.access(record.hash, record.bytes, class, now, bound, patient);
         }
     }
 
