@@ -759,6 +759,7 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         match if absent { None } else { self.directory.find(hash, &key) } {
             Some(Found::Record(slot)) => {
                 let list = self.records().get(slot).place.list();
+                self.note_arrival(slot, charge.kind, now);
                 self.put(hash, &key, value, charge.bytes, gone);
                 let ghost = comeback.map(|comeback| comeback.ghost);
                 return Inserted { list, replaced: true, ghost, evicted };

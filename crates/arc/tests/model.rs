@@ -30,6 +30,15 @@ struct Record {
     offered: bool,
 }
 
+impl Record {
+    /// The first read after it was prefetched.
+    fn read_first(&mut self, now_us: u64) {
+        (self.prefetched, self.referenced) = (false, self.returned);
+        self.hits = u8::from(self.returned);
+        self.first_us = now_us;
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 struct Phantom {
     key: u64,
@@ -188,9 +197,7 @@ impl Model {
         counters.lists[class * 3 + queue].hits += 1;
         counters.prefetch_hits += u64::from(first);
         if record.prefetched {
-            (record.prefetched, record.referenced) = (false, record.returned);
-            record.hits = u8::from(record.returned);
-            record.first_us = now;
+            record.read_first(now);
         } else if now - record.first_us >= WINDOW_US {
             record.referenced = true;
             record.hits = record.hits.saturating_add(1);
@@ -233,6 +240,9 @@ impl Model {
             let record = &mut self.lists[c][q][at];
             self.gone.push((key, std::mem::replace(&mut record.value, value)));
             record.bytes = charge.bytes;
+            if charge.kind == Kind::Demand && record.prefetched {
+                record.read_first(now.as_micros() as u64);
+            }
             q
         } else {
             self.ghosts.iter_mut().flatten().for_each(|ghosts| ghosts.retain(|g| g.key != key));

@@ -144,6 +144,22 @@ fn a_prefetch_and_its_first_read_are_one_access() {
 }
 
 #[test]
+fn a_read_that_brings_in_what_was_prefetched_meanwhile_is_its_first() {
+    for kind in [Kind::Prefetch, Kind::Prime] {
+        let mut it = fixture();
+        for key in [1, 2] {
+            it.insert(key, Class::Data, kind);
+            assert!(it.insert(key, Class::Data, Kind::Demand).replaced);
+            assert!(!it.policy.locate(hash(key), &key).unwrap().prefetched);
+        }
+        assert!(it.read(2));
+        it.scan(16);
+        assert_eq!((it.list(1), it.list(2)), (None, Some(MFU)));
+        assert_eq!(it.policy.usage().prefetch_wasted, 0);
+    }
+}
+
+#[test]
 fn an_mru_ghost_goes_to_mfu_and_raises_the_target() {
     let mut it = fixture().with_frequent(0..8);
     it.demand(100);
