@@ -53,8 +53,8 @@ const CAPACITY_STEP: f64 = 1.0 / 16.0;
 /// there either. So a load of hits only pays nothing.
 ///
 /// What was prefetched is told with its first read, as the miss that it would have been. A sample
-/// must have all accesses of its keys: with some left out fewer records come between two accesses to
-/// one, and a loop that is too large seems to fit.
+/// must have all accesses of its keys: with some left out fewer records come between two accesses
+/// to one, and a loop that is too large seems to fit.
 #[derive(Debug)]
 pub(crate) struct Tuner {
     setting: AtomicU8,

@@ -216,7 +216,8 @@ fn shadows_see_the_same_load_with_and_without_reading_ahead() {
     }
 }
 
-/// A record that its reader has asked for while it arrived has been read: it does not wait for that.
+/// A record that its reader has asked for while it arrived has been read: it does not wait for
+/// that.
 #[test]
 fn what_is_fetched_twice_does_not_wait_for_a_read() {
     for seed in SEEDS {

@@ -55,8 +55,9 @@ impl<K: Eq + Clone, V: Clone, I: Index> Policy<K, V, I> {
         }
     }
 
-    /// Somebody brings in what is resident. If that was prefetched and not yet read, it was on its way
-    /// when it was asked for, and this is its first read, of which the shadows know as of a miss.
+    /// Somebody brings in what is resident. If that was prefetched and not yet read, it was on its
+    /// way when it was asked for, and this is its first read, of which the shadows know as of a
+    /// miss.
     pub(super) fn note_arrival(&self, slot: u32, kind: Kind, now: Duration) {
         let touch = &self.records().get(slot).touch;
         if kind == Kind::Demand && touch.prefetched() {
