@@ -164,7 +164,7 @@ fn recordings_are_ranges_of_files() {
     let after = |line: &str| text.to_owned() + line;
     fails(after("1 x 00ab 0 1\n").as_bytes(), Format::Recording, &["line 5", "`x`", "r nor w"]);
     fails(after("1 r 00ab 0\n").as_bytes(), Format::Recording, &["line 5", "missing"]);
-    fails(after("1 r XXXX 0 1\n").as_bytes(), Format::Recording, &["line 5", "`XXXX`"]);
+    fails(after("1 r WWWW 0 1\n").as_bytes(), Format::Recording, &["line 5", "`WWWW`"]);
     fails(after("1 r 00ab 0 1 1\n").as_bytes(), Format::Recording, &["line 5", "behind the last"]);
     // A number that has lost digits is a number, too: only the end of the line tells.
     let cut = &text.as_bytes()[..text.len() - 3];
