@@ -5,7 +5,11 @@
 //!
 //! - **Bytes.** The bound counts what the values take, by a function of the program's own (the
 //!   *weigher*), and besides headers, index and ghosts. It is a bound: room is made before a value
-//!   comes in. [`Cache::resize`] changes it while the cache is in use.
+//!   comes in. [`Cache::resize`] changes it while the cache is in use. What the values themselves
+//!   take of the system is up to the program's allocator: with many threads and sizes the arenas of
+//!   glibc keep up to as much again of what has gone (`MALLOC_ARENA_MAX=1`, or an allocator such as
+//!   jemalloc, keeps little). A [`Pool`](crate::Pool) holds its records in buffers of its own, and
+//!   keeps its ceiling in resident memory.
 //! - **Single flight.** Of all callers that ask [`get_or_fetch`](Cache::get_or_fetch) or
 //!   [`get_or_fetch_async`](Cache::get_or_fetch_async) for an absent key, one fetches; threads and
 //!   tasks wait for it together.
@@ -35,8 +39,9 @@
 //!
 //! A fetch may use the cache, also for other keys. Asking for the very key that it fetches is an
 //! error ([`FetchError::Reentrant`]). Two fetches that wait for each other's keys wait for ever, as
-//! two threads do that take two locks in opposite order; and a thread that waits in `get_or_fetch`
-//! cannot run the task that fetches: tasks use `get_or_fetch_async`.
+//! two threads do that take two locks in opposite order, as does a fetch that waits for another
+//! thread which asks for its key; and a thread that waits in `get_or_fetch` cannot run the task
+//! that fetches: tasks use `get_or_fetch_async`.
 //!
 //! A future of `get_or_fetch_async` fetches within the task that polls it. If it has begun, and is
 //! then neither polled nor dropped, all who ask for its key wait for as long: nothing tells it from
