@@ -75,7 +75,12 @@ fn measured(report: &CurveReport) -> Option<String> {
     if more.abs() < POINTS_WORTH_MENTION.max(100.0 * report.today.error) {
         return None;
     }
+    let best = report.points.last().map_or(1.0, |point| point.hit_rate);
     let reason = match more > 0.0 {
+        true if report.measured_hit_rate > best => {
+            "no size comes to that: what was in RAM before these accesses was hit as well, as \
+             records are that come back after a restart"
+        }
         true => "ARC does better than LRU here",
         false => "the cache is not warm yet, others share it, or `primarycache` keeps contents out",
     };
@@ -177,6 +182,9 @@ mod tests {
         assert!(told[0].contains("too early") && told[0].contains("1,234"), "{told:?}");
         assert!(told[0].contains("10,000"), "{told:?}");
         assert!(told[2].contains("95 %") && told[2].contains("24 points more"), "{told:?}");
+        assert!(told[2].contains("in RAM before these accesses"), "{told:?}");
+        early.measured_hit_rate = 0.88;
+        assert!(words(&early)[2].contains("ARC does better than LRU"));
         early.ahead_rate = 0.08;
         let told = words(&early);
         assert!(told[3].ends_with("do: 8 % of all found what had been brought ahead of them."));
