@@ -14,5 +14,7 @@ mod postgres;
 mod sqlite;
 #[path = "kill/storm.rs"]
 mod storm;
+#[path = "kill/stuck.rs"]
+mod stuck;
 #[path = "kill/victim.rs"]
 mod victim;

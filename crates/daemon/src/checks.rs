@@ -8,6 +8,8 @@ use rustix::io::Errno;
 
 use crate::deadline::within;
 use crate::mountinfo::{mounted_at, mounts, resolve_without_touching};
+use crate::paths::Paths;
+use crate::stuck::end_connection;
 
 /// How long a mount may take to say whether its daemon lives.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -109,9 +111,9 @@ pub enum PlaceError {
     /// A mount of ours does not answer.
     #[error(
         "the mount of pool `{pool}` at {} has not answered for {seconds} s: its daemon waits for a \
-         device or an origin that does not answer, or was killed while it did, and cannot end \
-         before that; look after the disks of its log, caches and origin (`fsfreeze -u` if one was \
-         frozen), and mount again", path.display()
+         device or an origin that does not answer; look after the disks of its log, caches and \
+         origin (`fsfreeze -u` if one was frozen), and mount again; `umount -f {}` frees those who \
+         wait for it", path.display(), path.display()
     )]
     Silent {
         /// The mount point.
@@ -141,15 +143,15 @@ pub(crate) struct Places {
 
 impl Places {
     /// Looks at both, and clears away a dead mount that a killed daemon has left on either.
-    pub fn check(origin: &Path, mountpoint: &Path) -> Result<Places, PlaceError> {
+    pub fn check(paths: &Paths, origin: &Path, mountpoint: &Path) -> Result<Places, PlaceError> {
         let mut notes = Vec::new();
         let mountpoint_given = mountpoint;
-        let mountpoint = clear_dead("mount point", mountpoint, &mut notes)?;
+        let mountpoint = clear_dead(paths, "mount point", mountpoint, &mut notes)?;
         let mounted = mounts().ok().and_then(|mounts| mounted_at(&mounts, &mountpoint).cloned());
         if let Some(mount) = mounted.filter(|mount| mount.is_warmfront()) {
             return Err(PlaceError::Mounted { path: mountpoint, pool: mount.source });
         }
-        let origin = clear_dead("origin", origin, &mut notes)?;
+        let origin = clear_dead(paths, "origin", origin, &mut notes)?;
         let (origin, origin_identity) = directory("origin", &origin)?;
         let (mountpoint, mountpoint_identity) = directory("mount point", &mountpoint)
             .map_err(|error| as_given(error, mountpoint_given))?;
@@ -222,6 +224,7 @@ fn readable(role: &'static str, path: &Path) -> Result<bool, PlaceError> {
 
 /// Detaches what a killed daemon has left at `path`, and returns the path without detours.
 fn clear_dead(
+    paths: &Paths,
     role: &'static str,
     path: &Path,
     notes: &mut Vec<String>,
@@ -233,6 +236,7 @@ fn clear_dead(
         let Some(mount) = mounted_at(&mounts, &path) else {
             return Ok(path);
         };
+        end_connection(paths, mount);
         let asked = path.clone();
         match within(ANSWER_MAX, move || fuse::is_disconnected(&asked)) {
             Some(true) => {}
@@ -272,7 +276,8 @@ mod tests {
         let file = slow.join("file");
         fs::write(&file, "x").expect("written");
         let missing = base.path().join("missing");
-        let check = |origin: &Path, mountpoint: &Path| Places::check(origin, mountpoint);
+        let paths = Paths::new(base.path().join("c"), base.path().join("r"));
+        let check = |origin: &Path, mountpoint: &Path| Places::check(&paths, origin, mountpoint);
         let places = check(&slow, &fast).expect("these fit");
         assert_eq!(places.mountpoint, fast.canonicalize().expect("it is there"));
         use PlaceError as E;

@@ -10,6 +10,7 @@ use crate::line::{Connection, LineError};
 use crate::lock::PoolLock;
 use crate::logs::MountProgress;
 use crate::paths::Paths;
+use crate::process::is_dying;
 use crate::protocol::{
     CeilingSet, Change, Changed, CurveReport, DatasetRow, Descriptor, Prime, PrimeProgress,
     PrimeReport, PropertyRow, RESPONSE_BYTES_MAX, RecordedRequests, Request, Response, SILENCE_MAX,
@@ -50,7 +51,8 @@ impl Client {
 
     /// Whether somebody listens. Asks nothing.
     pub(crate) fn is_alive(&self) -> bool {
-        connect(&self.paths.socket(&self.descriptor.pool)).is_ok()
+        // The kernel keeps the socket of a daemon that was killed open for a moment.
+        connect(&self.paths.socket(&self.descriptor.pool)).is_ok() && !is_dying(self.descriptor.pid)
     }
 
     /// Whether the pool was unmounted, when its daemon answers no more. Waits for one that is just

@@ -48,6 +48,7 @@ mod risks;
 mod server;
 mod service;
 mod socket;
+mod stuck;
 mod target;
 mod unmount;
 mod warmth;

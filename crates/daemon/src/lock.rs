@@ -7,7 +7,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::paths::Paths;
-use crate::process::{is_ending, outwait};
+use crate::process::{is_dying, is_ending, outwait};
 use crate::wire_path;
 
 /// Tries to lock a file whose previous owner removes it at the same moment.
@@ -40,6 +40,14 @@ pub enum LockError {
         .0.pool, .0.origin.display(), .0.pid, .0.mountpoint.display(), .0.mountpoint.display()
     )]
     Held(Box<Owner>),
+    /// A daemon that was killed has it, and cannot end.
+    #[error(
+        "process {}, which served pool `{}` in front of {}, was killed but cannot end: it waits \
+         for a device or an origin that does not answer; look after the disks of its log, caches \
+         and origin (`fsfreeze -u` if one was frozen), and try again",
+        .0.pid, .0.pool, .0.origin.display()
+    )]
+    Dying(Box<Owner>),
     /// Another daemon has it and has not said who it is.
     #[error("another daemon that is just starting or ending holds {}; try again", path.display())]
     HeldByUnknown {
@@ -81,9 +89,14 @@ impl PoolLock {
         let is_ending = |error: &LockError| match error {
             LockError::Held(held) => is_ending(held.pid),
             LockError::HeldByUnknown { .. } => true,
-            LockError::System { .. } => false,
+            LockError::Dying(_) | LockError::System { .. } => false,
         };
-        let take = |path: PathBuf| outwait(|| LockFile::take(&path, owner), is_ending);
+        let take = |path: PathBuf| {
+            outwait(|| LockFile::take(&path, owner), is_ending).map_err(|error| match error {
+                LockError::Held(owner) if is_dying(owner.pid) => LockError::Dying(owner),
+                error => error,
+            })
+        };
         let origin = origin.map(|(device, inode)| take(paths.origin_lock(device, inode)));
         let origin = origin.transpose()?;
         let name = take(paths.pool_lock(&owner.pool))?;

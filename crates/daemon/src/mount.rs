@@ -158,7 +158,7 @@ impl Prepared {
             };
             MountError::NoMountpoint { origin }
         })?;
-        let places = Places::check(origin, mountpoint).map_err(|error| {
+        let places = Places::check(paths, origin, mountpoint).map_err(|error| {
             let marker = match &file {
                 Some(file) => paths.log_marker(&file.name),
                 None => unnamed_marker(paths, origin),
@@ -470,7 +470,8 @@ fn lock_some_name(paths: &Paths, places: &Places) -> Result<(String, PoolLock), 
         match lock(paths, &pool, places) {
             Ok(lock) => return Ok((pool, lock)),
             // Another origin has the name.
-            Err(LockError::Held(owner)) if owner.origin != places.origin && tried <= NAMES_MAX => {}
+            Err(LockError::Held(owner) | LockError::Dying(owner))
+                if owner.origin != places.origin && tried <= NAMES_MAX => {}
             Err(error) => return Err(error.into()),
         }
     }

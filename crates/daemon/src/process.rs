@@ -14,11 +14,18 @@ const EXITING: u64 = 4;
 /// Whether a process has been killed or has ended, so that the kernel takes back, or is about to,
 /// what it holds.
 pub(crate) fn is_ending(pid: u32) -> bool {
-    let read = |name| fs::read_to_string(format!("/proc/{pid}/{name}"));
-    match (read("stat"), read("status")) {
-        (Ok(stat), Ok(status)) => has_ended(&stat) || is_killed(&status),
-        _ => true,
-    }
+    look(pid).unwrap_or(true)
+}
+
+/// The same of a process that is still there.
+pub(crate) fn is_dying(pid: u32) -> bool {
+    look(pid).unwrap_or(false)
+}
+
+/// Whether a process is ending, unless it is not there.
+fn look(pid: u32) -> Option<bool> {
+    let read = |name| fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    Some(has_ended(&read("stat")?) || is_killed(&read("status")?))
 }
 
 /// Tries again, for a moment, what a process that is ending keeps from us.
@@ -63,12 +70,12 @@ mod tests {
     fn who_was_killed_is_ending() {
         assert!(!is_ending(std::process::id()));
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("runs");
-        assert!(!is_ending(child.id()));
+        assert!(!is_ending(child.id()) && !is_dying(child.id()));
         child.kill().expect("it lives");
         // Not waited for, it stays as a zombie.
-        assert!(is_ending(child.id()), "killed");
+        assert!(is_ending(child.id()) && is_dying(child.id()), "killed");
         child.wait().expect("it has ended");
-        assert!(is_ending(child.id()), "gone");
+        assert!(is_ending(child.id()) && !is_dying(child.id()), "gone");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::mountinfo::{MountEntry, mount_of, mounts};
 use crate::paths::Paths;
 use crate::pool_file::PoolFile;
 use crate::protocol::{Change, Changed, DatasetRow, PropertyRow};
+use crate::stuck::end_connection;
 
 /// What a command line names: a pool, a dataset, a mount point or a path under one.
 #[derive(Debug)]
@@ -301,7 +302,7 @@ pub(crate) fn find_mount(
             .map(|known| Client::new(paths, known.clone()));
         match owners.find(Client::is_alive) {
             Some(client) => Ok(mount.inner_path(path).map(|inner| (client, inner))),
-            None if mount.is_warmfront() => Err(without_daemon(mount)),
+            None if mount.is_warmfront() => Err(without_daemon(paths, mount)),
             None => Ok(None),
         }
     };
@@ -325,7 +326,8 @@ fn resolve(path: &Path) -> Option<PathBuf> {
 }
 
 /// Why a mount of ours has no daemon that this user can talk to.
-pub(crate) fn without_daemon(mount: &MountEntry) -> ControlError {
+pub(crate) fn without_daemon(paths: &Paths, mount: &MountEntry) -> ControlError {
+    end_connection(paths, mount);
     let mountpoint = mount.mountpoint.clone();
     if fuse::is_disconnected(&mountpoint) {
         return ControlError::Dead { mountpoint };

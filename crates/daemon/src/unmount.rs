@@ -80,7 +80,7 @@ pub fn unmount(
             let of_this = dead_and_known.filter(|(dead, found)| !dead || found.mountpoint == path);
             match of_this.min_by_key(|(dead, _)| *dead).map(|(_, found)| found) {
                 Some(found) => unmount_served(paths, found, lazy, progress),
-                None => clear_dead(without_daemon(mount)),
+                None => clear_dead(without_daemon(paths, mount)),
             }
         }
         _ => Err(explain(paths, text, path)),
@@ -130,7 +130,7 @@ fn unmount_served(
         mounts().map_err(|error| ControlError::System { path: mountpoint.clone(), error })?;
     match mounted_at(&mounts, &mountpoint) {
         Some(mount) if mount.is_warmfront() => {
-            let cleared = clear_dead(without_daemon(mount))?;
+            let cleared = clear_dead(without_daemon(paths, mount))?;
             descriptor::clear(paths, &pool);
             Ok(cleared)
         }

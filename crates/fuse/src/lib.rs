@@ -67,7 +67,9 @@ pub use door::{Door, GroupError, KernelInvalidation, PASSING_GROUPS_MAX, Passing
 pub use filesystem::{Call, Entry, Filesystem, Kernel, Opened, Result, Settings};
 pub use flags::*;
 pub use interrupt::Interrupt;
-pub use mount::{Mount, MountError, MountOptions, UnmountError, is_disconnected, mount, unmount};
+pub use mount::{
+    Mount, MountError, MountOptions, UnmountError, abort, is_disconnected, mount, unmount,
+};
 pub use notify::Notifier;
 pub use reply::{PIECES_MAX, ReadReply};
 pub use request::{Malformed, Operation, header, operation};

@@ -1,6 +1,7 @@
 use std::ffi::{CString, OsStr};
 use std::fmt::Write as _;
-use std::io::{IoSliceMut, Read};
+use std::fs::File;
+use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -8,8 +9,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create, fsmount,
+    fsopen,
+};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
@@ -25,6 +30,9 @@ const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 /// Where the helper is told what ordinary users may do.
 const HELPER_SETTINGS: &str = "/etc/fuse.conf";
+/// Where the kernel shows its connections with daemons, each by the minor device number of its
+/// mount.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// How a file system is mounted.
 #[derive(Debug, Clone)]
@@ -319,4 +327,30 @@ pub fn is_disconnected(mountpoint: &Path) -> bool {
     // that is under way when the daemon dies is broken off.
     let is_dead = |errno| matches!(errno, Errno::NOTCONN | Errno::CONNABORTED);
     path.is_ok_and(|path| rustix::fs::statfs(path).is_err_and(is_dead))
+}
+
+/// Breaks off all calls on a mount of ours and every later one, as when its daemon has ended.
+/// `device` is the device number of the mount.
+///
+/// A daemon that is killed while it tells the kernel something may never end by itself: the kernel
+/// makes it wait for a lock of a program that waits for an answer of the daemon.
+///
+/// # Errors
+/// When the mount is another user's, or this is not root and the file system `fusectl` is not
+/// mounted.
+pub fn abort(device: u64) -> std::io::Result<()> {
+    let file = format!("{}/abort", rustix::fs::minor(device));
+    let opened = match File::options().write(true).open(Path::new(CONNECTIONS).join(&file)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => open_connection(&file)?.into(),
+        opened => opened?,
+    };
+    (&opened).write_all(b"1")
+}
+
+/// Opens a file of `fusectl`, which is mounted nowhere, as in many containers.
+fn open_connection(file: &str) -> Result<OwnedFd, Errno> {
+    let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    let top = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+    rustix::fs::openat(&top, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
 }
