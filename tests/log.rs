@@ -22,6 +22,8 @@ mod closed;
 mod erased;
 #[path = "log/origins.rs"]
 mod origins;
+#[path = "log/refused.rs"]
+mod refused;
 #[path = "log/replaced.rs"]
 mod replaced;
 #[path = "log/successor.rs"]

@@ -20,5 +20,5 @@ pub(crate) use forget::forget;
 pub use inspect::{LogDiscarded, LogRecord, LogShown, LogTarget};
 pub(crate) use new_log::NewLog;
 pub use progress::MountProgress;
-pub(crate) use waiting::Waiting;
 pub use waiting::{Held, WaitingLog};
+pub(crate) use waiting::{LogOnDevice, Waiting};

@@ -17,13 +17,14 @@ use storage::{
 use warmfront::{DatasetError, DatasetTree, Datasets, EngineError, Pool, PoolOptions};
 use zil::Log;
 
-use crate::caches::{CacheSettings, KnownAs, NewFiles, Shelf};
+use crate::caches::{CacheSettings, KnownAs, NewFiles, Shelf, StoredCaches};
 use crate::ceiling::{Keeper, KeeperError, Setting, Sources, Watch, memory_limit};
 use crate::change::pool_name_from;
 use crate::checks::{PlaceError, Places};
 use crate::control_group::missing_groups;
 use crate::deadline::within;
 use crate::descriptor::{self, Announced};
+use crate::device_open::tops;
 use crate::device_path::DevicePath;
 use crate::drain::{drain_at_end, stop_caches_at_end};
 use crate::early_stop::EarlyStop;
@@ -218,6 +219,12 @@ impl Prepared {
         descriptor::clear(&self.paths, &self.pool);
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
         let origin = self.origin(&clock)?;
+        let mount_options = fuse::MountOptions {
+            source: self.pool.clone(),
+            read_only: self.read_only,
+            allow_other: self.allow_other,
+            ..fuse::MountOptions::default()
+        };
         let mut warnings = self.warnings(origin.capabilities());
         let known_as = self.known_as();
         let snapshots = SnapshotFiles::new(&known_as.state_path);
@@ -238,15 +245,18 @@ impl Prepared {
         let new_state = NewState::of(&known_as.state_path);
         snapshots.begin(&note);
         let early_stop = EarlyStop::watch().map_err(system("watch signals"))?;
-        let used = self.intent_log.device.as_ref().filter(|_| !self.read_only);
-        let mut new_log = NewLog::of(used);
-        let (desk, intent_log, replayed) = self.intent_log(&*origin, tell)?;
-        let desk = Arc::new(desk);
         let spawn = ThreadPool::new("engine", SPAWN_THREADS).map_err(system("start threads"))?;
         let most_bytes = keeper.status().most_bytes;
         let tops = [self.places.origin.clone(), self.places.mountpoint.clone()];
         let (shelf, flash) =
             Shelf::new(known_as, tops, &self.caches, self.strict_caches, most_bytes)?;
+        // Whatever else can refuse the mount has its say before a log is touched.
+        fuse::check(&mount_options)?;
+        self.check_caches()?;
+        let used = self.intent_log.device.as_ref().filter(|_| !self.read_only);
+        let mut new_log = NewLog::of(used);
+        let (desk, intent_log, replayed) = self.intent_log(&*origin, tell)?;
+        let desk = Arc::new(desk);
         let options = PoolOptions {
             name: self.pool.clone(),
             origin: origin.clone(),
@@ -275,15 +285,7 @@ impl Prepared {
         let origin_place =
             OriginPlace::new(&self.places.origin).map_err(system("open the origin"))?;
         let mountpoint = self.places.mountpoint.clone();
-        let mount = fuse::mount(
-            &mountpoint,
-            &fuse::MountOptions {
-                source: self.pool.clone(),
-                read_only: self.read_only,
-                allow_other: self.allow_other,
-                ..fuse::MountOptions::default()
-            },
-        )?;
+        let mount = fuse::mount(&mountpoint, &mount_options)?;
         // From here on whatever fails takes the mount away again.
         let attached = Attached(mountpoint.clone());
         let device = device_of(&mountpoint).map_err(system("find the new mount"))?;
@@ -399,6 +401,19 @@ impl Prepared {
         }
     }
 
+    /// Sees whether the cache devices that were asked for by name can be used, if a log may be
+    /// given up for the mount. Changes nothing.
+    fn check_caches(&self) -> Result<(), MountError> {
+        if !self.strict_caches || !(self.intent_log.discard || self.intent_log.force) {
+            return Ok(());
+        }
+        let tops = tops(&self.places.origin, Some(&self.places.mountpoint));
+        let stored = StoredCaches::new(self.known_as(), tops);
+        let looks = self.caches.devices.iter().map(|device| stored.look(device, self.caches.force));
+        let refused = looks.filter_map(Result::err).find(|error| !error.is_silent());
+        refused.map_or(Ok(()), |error| Err(error.into()))
+    }
+
     /// Opens the log device, and brings to the origin what it holds. Tells what was found.
     fn intent_log(
         &self,
@@ -411,11 +426,18 @@ impl Prepared {
             None => (unnamed(place), unnamed_marker(&self.paths, place)),
         };
         let mut notes = Vec::new();
-        for waiting in Waiting::find(&self.paths, place, &marker)? {
-            notes.extend(waiting.settle(origin, &self.intent_log, self.read_only, tell)?);
+        let waiting = Waiting::find(&self.paths, place, &marker)?.into_iter();
+        let (given_up, waiting): (Vec<_>, Vec<_>) =
+            waiting.partition(|log| log.is_given_up(&self.intent_log, self.read_only));
+        for log in waiting {
+            notes.extend(log.settle(origin, &self.intent_log, self.read_only, tell)?);
         }
         let desk = Desk::new((&self.pool, &name), marker, place, Some(&self.places.mountpoint))?;
         let (log, found) = desk.open(origin, &self.intent_log, self.read_only, tell)?;
+        // Last of all: nothing is given up for a mount that comes to nothing.
+        for log in given_up {
+            notes.push(log.give_up()?);
+        }
         notes.extend(found);
         Ok((desk, log, notes))
     }

@@ -68,7 +68,7 @@ pub use filesystem::{Call, Entry, Filesystem, Kernel, Opened, Result, Settings};
 pub use flags::*;
 pub use interrupt::Interrupt;
 pub use mount::{
-    Mount, MountError, MountOptions, UnmountError, abort, is_disconnected, mount, unmount,
+    Mount, MountError, MountOptions, UnmountError, abort, check, is_disconnected, mount, unmount,
 };
 pub use notify::Notifier;
 pub use reply::{PIECES_MAX, ReadReply};

@@ -172,6 +172,19 @@ pub fn mount(mountpoint: &Path, options: &MountOptions) -> Result<Mount, MountEr
     Ok(Mount { device, mountpoint })
 }
 
+/// Whether [`mount`] has what it needs, as far as that can be told beforehand.
+///
+/// # Errors
+/// Those of [`mount`] that have nothing to do with a mount point.
+pub fn check(options: &MountOptions) -> Result<(), MountError> {
+    if rustix::process::geteuid().is_root() {
+        drop(device::open().map_err(|errno| MountError::Device { errno })?);
+    } else if options.allow_other && !others_are_allowed() {
+        return Err(MountError::AllowOther);
+    }
+    Ok(())
+}
+
 /// Unmounts `mountpoint`. With `lazy`, it vanishes at once and ends when its last file is closed.
 pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
     let path = mountpoint.to_owned();

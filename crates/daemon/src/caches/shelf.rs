@@ -19,6 +19,7 @@ use super::lives::{Lives, id_of, random_bytes};
 use crate::deadline::within;
 use crate::device_open::{DeviceOpenError, Top};
 use crate::device_path::{DevicePath, DeviceRole};
+use crate::logs::{Held, LogOnDevice};
 use crate::mountinfo::{mount_of, mounted_at, mounts};
 use crate::paths::Paths;
 use crate::probe::Probe;
@@ -65,6 +66,23 @@ pub enum CacheError {
         error: AddError,
         /// Whose it is, as far as that is known.
         owner: Option<String>,
+    },
+    /// It is a log that is still needed.
+    #[error(
+        "{} is the log of pool `{pool}` and {} of acknowledged writes that {} may lack; bring them \
+         there with `warmfront log replay {}`, or give them up for good with `warmfront log \
+         discard {}`", path.display(), held.holds(), origin.display(), path.display(),
+        path.display()
+    )]
+    Log {
+        /// The path.
+        path: PathBuf,
+        /// The pool that used it.
+        pool: String,
+        /// The origin of that.
+        origin: PathBuf,
+        /// What it holds.
+        held: Held,
     },
     /// It is a part of the pool already.
     #[error("{} is a cache device of the pool already", path.display())]
@@ -118,7 +136,7 @@ impl CacheError {
     }
 
     /// Whether the device hangs, so that it may be used once it does not.
-    fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         match self {
             CacheError::Open(DeviceOpenError::Silent { .. }) => true,
             CacheError::Add { error: AddError::Device(error), .. } => {
@@ -434,6 +452,7 @@ impl Shelf {
         if self.used().iter().any(|known| known.is_at(&path)) {
             return Err(CacheError::Present { path });
         }
+        check_no_log(&self.paths, device)?;
         let (tops, known, asked) = (self.tops.clone(), self.lives.clone(), device.clone());
         let found = within(ANSWER_MAX, move || open(&asked, &tops, &known, force));
         let found = found.ok_or_else(|| silent(device))?;
@@ -666,6 +685,14 @@ pub(super) fn open(
     let mount = path.canonicalize().ok().and_then(|path| mount_of(&mounts, &path));
     let place = mount.map(|mount| mount.mountpoint.clone());
     Ok(Found { file, length_before, place_before, place })
+}
+
+/// Sees that a device is no log that holds what its origin lacks, which not even force overwrites.
+pub(super) fn check_no_log(paths: &Paths, device: &DevicePath) -> Result<(), CacheError> {
+    let Some(LogOnDevice { pool, origin, held }) = LogOnDevice::find(paths, device) else {
+        return Ok(());
+    };
+    Err(CacheError::Log { path: device.path.clone(), pool, origin, held })
 }
 
 /// That a device hangs.

@@ -4,7 +4,9 @@ use futures::executor::block_on;
 use warmfront::flash::{AddError, Opening};
 
 use super::lives::{Lives, id_of};
-use super::shelf::{ANSWER_MAX, CacheError, Found, KnownAs, PATIENCE, open, refused, silent};
+use super::shelf::{
+    ANSWER_MAX, CacheError, Found, KnownAs, PATIENCE, check_no_log, open, refused, silent,
+};
 use crate::deadline::within;
 use crate::device_open::Top;
 use crate::device_path::DevicePath;
@@ -58,14 +60,16 @@ impl StoredCaches {
         why.map(|why| format!("what it holds could not be wiped ({why})"))
     }
 
-    /// Looks at a device as a mount does. Says whether it is a cache of the pool.
-    fn look(&self, device: &DevicePath, force: bool) -> Result<bool, CacheError> {
+    /// Looks at a device as a mount does, and changes nothing. Says whether it is a cache of the
+    /// pool.
+    pub fn look(&self, device: &DevicePath, force: bool) -> Result<bool, CacheError> {
         let KnownAs { name, called, state_path, paths } = &self.known_as;
         let mut probe = Probe::start(&device.path).ok();
         let until = std::time::Instant::now() + ANSWER_MAX;
         if !probe.as_mut().is_none_or(|probe| probe.answers(until)) {
             return Err(silent(device));
         }
+        check_no_log(paths, device)?;
         let pool = id_of(name);
         let lives = Lives::load(state_path.clone(), pool, called.clone());
         let (tops, asked) = (self.tops.clone(), device.clone());

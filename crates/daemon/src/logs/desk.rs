@@ -142,12 +142,34 @@ impl Desk {
 
     /// Opens the log that the settings name, and brings to the origin what it holds. Tells in words
     /// what was found. A pool that is read-only uses no log and does not touch it.
+    ///
+    /// # Errors
+    /// When there is none that can be used. Nothing is given up then.
     pub fn open(
         &self,
         origin: &dyn Origin,
         settings: &LogSettings,
         read_only: bool,
         tell: Tell<'_>,
+    ) -> Result<(Option<Log>, Vec<String>), LogError> {
+        let mut given_up = None;
+        let opened = self.open_missing(origin, settings, read_only, tell, &mut given_up)?;
+        if let Some(id) = given_up {
+            let state = &mut *self.state.lock();
+            state.marker.give_up(&id);
+            state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
+        }
+        Ok(opened)
+    }
+
+    /// The same; says which log was in use and is missed, if that may be given up.
+    fn open_missing(
+        &self,
+        origin: &dyn Origin,
+        settings: &LogSettings,
+        read_only: bool,
+        tell: Tell<'_>,
+        given_up: &mut Option<String>,
     ) -> Result<(Option<Log>, Vec<String>), LogError> {
         let mut marker = self.state.lock().marker.clone();
         if read_only {
@@ -194,9 +216,7 @@ impl Desk {
         let mut miss = |what: &str, without| match (&marker.in_use, settings.discard) {
             (Some(_), false) => Err(missed(what, without)),
             (Some(id), true) => {
-                let state = &mut *self.state.lock();
-                state.marker.give_up(id);
-                state.marker.save(&self.marker_path).map_err(|error| self.state_error(error))?;
+                *given_up = Some(id.clone());
                 let path = marker.path.display();
                 let note = format!("what the log on {path} held is given up");
                 if !notes.contains(&note) {
@@ -214,7 +234,8 @@ impl Desk {
         if !device.path.exists() {
             miss("is not there", Without::Discard)?;
         }
-        if marker.in_use.is_none() {
+        let goes_on = marker.in_use.is_some() && is_named && !settings.discard;
+        if !goes_on {
             device.check_outside(DeviceRole::Log, &self.tops)?;
         }
         let length_before = device.length();
@@ -299,6 +320,16 @@ impl Desk {
                 (false, false) => Without::Elsewhere,
             };
             miss("holds another log now", without)?;
+            if !is_empty(&found) {
+                let origin = origin_of(&self.marker_path, &id);
+                let whose = origin.map_or(String::new(), |it| format!(" for {}", it.display()));
+                notes.push(format!(
+                    "{} that the log on {} held{whose} {} given up",
+                    counted(records, "record"),
+                    path.display(),
+                    are(records)
+                ));
+            }
             drop(recovery);
             return Ok((Some(self.format(device, length_before, file, tell)?), notes));
         }

@@ -51,6 +51,48 @@ pub enum Held {
     InUse,
 }
 
+impl Held {
+    /// That in words, for one that is there: "holds 3 records".
+    pub(crate) fn holds(&self) -> String {
+        match self {
+            // Of a damaged one nobody knows how many there were.
+            Held::Damaged(0) => "is damaged, and held records".to_string(),
+            Held::Damaged(count) => format!("is damaged, and holds {}", records(*count)),
+            Held::Cut(0) => "has become shorter, and held records".to_string(),
+            Held::Cut(count) => format!("has become shorter, and holds {}", records(*count)),
+            Held::Records(count) => format!("holds {}", records(*count)),
+            Held::Lost(what) => format!("{what}, and may have held records"),
+            Held::Unknown | Held::InUse => "may hold records".to_string(),
+        }
+    }
+}
+
+/// A log that lies on a device which is to be something else, and holds what its origin may lack.
+pub(crate) struct LogOnDevice {
+    /// The pool that used it.
+    pub pool: String,
+    /// The origin of that.
+    pub origin: PathBuf,
+    /// What it holds.
+    pub held: Held,
+}
+
+impl LogOnDevice {
+    /// The one on a device, by what is noted of logs and found there.
+    pub fn find(paths: &Paths, device: &DevicePath) -> Option<LogOnDevice> {
+        let noted = markers(paths.state_directory()).unwrap_or_default();
+        let on_it = noted
+            .into_iter()
+            .filter(|(_, marker)| marker.in_use.is_some() && device.is_at(&marker.path));
+        let mut found = on_it.filter_map(|(marker_path, marker)| {
+            let held = held_noted(&marker_path, &marker)?;
+            Some(LogOnDevice { pool: marker.pool, origin: marker.origin, held })
+        });
+        // What is lost lies there no more, and who uses it is told when it is opened.
+        found.find(|log| !matches!(log.held, Held::Lost(_) | Held::InUse))
+    }
+}
+
 impl Waiting {
     /// All logs that wait for files of the directory `origin`, beside the one noted at `own`.
     pub fn find(paths: &Paths, origin: &Path, own: &Path) -> Result<Vec<Waiting>, LogError> {
@@ -90,12 +132,30 @@ impl Waiting {
         Ok(found)
     }
 
-    /// Sees to it that nothing is overwritten later that a mount of `origin` writes: brings the log
-    /// there if it is the one that the settings name, or gives it up if they say so. Tells in words
-    /// what was done.
+    /// Whether a mount with these settings gives it up.
+    pub fn is_given_up(&self, settings: &LogSettings, read_only: bool) -> bool {
+        settings.discard && !read_only && self.held != Held::InUse
+    }
+
+    /// Gives it up. Tells that in words.
     ///
     /// # Errors
-    /// When neither is asked for.
+    /// When that cannot be noted.
+    pub fn give_up(mut self) -> Result<String, LogError> {
+        let (path, place) = (self.marker.path.display(), self.place.display());
+        let note = format!("what the log on {path} held for {place} is given up");
+        let id = self.marker.in_use.clone().unwrap_or_default();
+        self.marker.give_up(&id);
+        let state = |error| LogError::State { path: self.marker_path.clone(), error };
+        self.marker.save(&self.marker_path).map_err(state)?;
+        Ok(note)
+    }
+
+    /// Sees to it that nothing is overwritten later that a mount of `origin` writes: brings the log
+    /// there if it is the one that the settings name. Tells in words what was done.
+    ///
+    /// # Errors
+    /// When it is another one.
     pub fn settle(
         mut self,
         origin: &dyn Origin,
@@ -103,21 +163,12 @@ impl Waiting {
         read_only: bool,
         tell: Tell<'_>,
     ) -> Result<Vec<String>, LogError> {
-        let path = self.marker.path.display();
-        let place = self.place.display();
         if read_only {
+            let (path, place) = (self.marker.path.display(), self.place.display());
             return Ok(vec![format!(
                 "the log on {path} may hold writes that {place} lacks; they are not shown until \
                  they are brought there"
             )]);
-        }
-        if self.held != Held::InUse && settings.discard {
-            let note = format!("what the log on {path} held for {place} is given up");
-            let id = self.marker.in_use.clone().unwrap_or_default();
-            self.marker.give_up(&id);
-            let state = |error| LogError::State { path: self.marker_path.clone(), error };
-            self.marker.save(&self.marker_path).map_err(state)?;
-            return Ok(vec![note]);
         }
         if let (Overlap::Same, Some(device)) = (self.overlap, &settings.device) {
             self.target.device = device.clone();
@@ -211,16 +262,7 @@ impl fmt::Display for WaitingLog {
                  {log} may hold what {which} lacks: {later}. Use that mount, or unmount it first"
             );
         }
-        let holds = match held {
-            // Of a damaged one nobody knows how many there were.
-            Held::Damaged(0) => "is damaged, and held records".to_string(),
-            Held::Damaged(count) => format!("is damaged, and holds {}", records(*count)),
-            Held::Cut(0) => "has become shorter, and held records".to_string(),
-            Held::Cut(count) => format!("has become shorter, and holds {}", records(*count)),
-            Held::Records(count) => format!("holds {}", records(*count)),
-            Held::Lost(what) => format!("{what}, and may have held records"),
-            _ => "may hold records".to_string(),
-        };
+        let holds = held.holds();
         let mount = match held {
             Held::Lost(_) => "Bring it back and mount",
             Held::Cut(_) => "Bring back the whole of it if you can, and mount",
