@@ -285,5 +285,9 @@ fn a_recording_that_is_cut_is_refused() {
     let output = lab(directory.path(), &["x.trace"]);
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{output:?}");
-    assert!(message.contains("line 3") && message.contains("32 requests"), "{message}");
+    assert!(
+        message.contains("line 3")
+            && message.contains("1 request before that is usable, for 32 blocks;"),
+        "{message}"
+    );
 }

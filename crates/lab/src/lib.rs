@@ -44,5 +44,5 @@ pub use replay::{CHARGED_RECORD_BYTES, Form, Replay, Row, Size, replay};
 pub use stack_distances::StackDistances;
 pub use standing::{Standing, standings};
 pub use trace::{
-    Format, OBJECTS_MAX, Place, REQUESTS_MAX, SPLIT_BYTES, Trace, TraceError, UnknownFormat,
+    Format, OBJECTS_MAX, Place, REQUESTS_MAX, SPLIT_BYTES, Trace, TraceError, UnknownFormat, Usable,
 };

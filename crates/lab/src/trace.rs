@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use builder::{OBJECTS_MAX, REQUESTS_MAX};
 pub use bytes::SPLIT_BYTES;
-pub use error::{Place, TraceError};
+pub use error::{Place, TraceError, Usable};
 pub use format::{Format, UnknownFormat};
 
 use builder::Builder;
@@ -117,7 +117,7 @@ impl Trace {
             Format::U64le => words::read(&mut input, requests, format, u64::from_le_bytes),
             Format::U64be => words::read(&mut input, requests, format, u64::from_be_bytes),
         };
-        read.map_err(|error| error.after(builder.requests()))?;
+        read.map_err(|error| error.after(builder.usable()))?;
         match builder.finish(name_of(path)) {
             Some(trace) => Ok(trace),
             None => Err(TraceError::Empty { path: path.to_owned(), format }),

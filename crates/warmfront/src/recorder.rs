@@ -87,6 +87,20 @@ impl Recording {
 struct Waiting {
     requests: RecordedRequests,
     taken_at: Duration,
+    latest_us: u64,
+}
+
+impl Waiting {
+    fn new(now: Duration) -> Waiting {
+        Waiting { requests: RecordedRequests::default(), taken_at: now, latest_us: 0 }
+    }
+
+    /// Adds a request. A thread that looked at the clock and was held up comes as late as the one
+    /// that overtook it.
+    fn add(&mut self, request: RecordedRequest) {
+        self.latest_us = self.latest_us.max(request.time_us);
+        self.requests.requests.push(RecordedRequest { time_us: self.latest_us, ..request });
+    }
 }
 
 impl Pool {
@@ -113,7 +127,7 @@ impl Pool {
             begun: now,
             seed,
             bound: ((percent / 100.0).clamp(0.0, 1.0) * u64::MAX as f64) as u64,
-            waiting: Mutex::new(Waiting { requests: RecordedRequests::default(), taken_at: now }),
+            waiting: Mutex::new(Waiting::new(now)),
             _charge: self.memory.charge_apart(room),
         };
         self.recording.set(Some(recorder));
@@ -175,10 +189,28 @@ impl Recorder {
                     bytes: to - from,
                     write,
                 };
-                waiting.requests.requests.push(part);
+                waiting.add(part);
             }
             from = to;
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_never_go_back() {
+        let mut waiting = Waiting::new(Duration::ZERO);
+        let add = |waiting: &mut Waiting, time_us| {
+            waiting.add(RecordedRequest { time_us, file: 1, offset: 0, bytes: 1, write: false });
+        };
+        [5, 3, 7].into_iter().for_each(|time_us| add(&mut waiting, time_us));
+        let taken = std::mem::take(&mut waiting.requests).requests;
+        assert_eq!(taken.iter().map(|it| it.time_us).collect::<Vec<_>>(), [5, 5, 7]);
+        add(&mut waiting, 6);
+        assert_eq!(waiting.requests.requests[0].time_us, 7, "nor after some were taken");
     }
 }

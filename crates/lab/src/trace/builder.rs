@@ -3,6 +3,7 @@ use std::sync::OnceLock;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
+use super::error::Usable;
 use super::{Sizes, Trace};
 
 /// Most requests of a trace: with 4 bytes each, and 4 more where the optimum is asked for, 2 GiB.
@@ -21,6 +22,8 @@ pub(super) struct Full;
 pub(super) struct Builder {
     numbers: HashMap<u64, u32>,
     ids: Vec<u32>,
+    /// Requests as they stand in the file, each of which may ask for several blocks.
+    asked: u64,
     sizes: Vec<u32>,
     /// What the file calls each object.
     keys: Vec<u64>,
@@ -33,13 +36,30 @@ impl Builder {
         self.recorded_share = Some(share);
     }
 
-    /// How many requests there are so far.
-    pub fn requests(&self) -> u64 {
-        self.ids.len() as u64
+    /// What there is so far.
+    pub fn usable(&self) -> Usable {
+        Usable { requests: self.asked, blocks: self.ids.len() as u64 }
     }
 
     /// Adds a request for the object that the file calls `key`. A size of 0 counts as 1 byte.
     pub fn push(&mut self, key: u64, bytes: u32) -> Result<(), Full> {
+        self.asked += 1;
+        self.add(key, bytes)
+    }
+
+    /// Adds a request for `count` blocks from `first` on; for none, nothing.
+    pub fn push_run(&mut self, first: u64, count: u64, block_bytes: u32) -> Result<(), Full> {
+        if count > (REQUESTS_MAX - self.ids.len()) as u64 {
+            return Err(Full);
+        }
+        self.asked += u64::from(count > 0);
+        for key in first..first.saturating_add(count) {
+            self.add(key, block_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: u64, bytes: u32) -> Result<(), Full> {
         if self.ids.len() == REQUESTS_MAX {
             return Err(Full);
         }
@@ -54,17 +74,6 @@ impl Builder {
             }
         };
         self.ids.push(id);
-        Ok(())
-    }
-
-    /// Adds requests for `count` blocks from `first` on.
-    pub fn push_run(&mut self, first: u64, count: u64, block_bytes: u32) -> Result<(), Full> {
-        if count > (REQUESTS_MAX - self.ids.len()) as u64 {
-            return Err(Full);
-        }
-        for key in first..first.saturating_add(count) {
-            self.push(key, block_bytes)?;
-        }
         Ok(())
     }
 

@@ -24,10 +24,11 @@ pub(super) fn push_range(
     requests.push_run((device << BLOCK_BITS) | first, count, SPLIT_BYTES).map_err(Some)
 }
 
-/// The first block of a range of bytes, and how many it touches.
+/// The first block of a range of bytes, and how many it touches: none if it is empty.
 pub(super) fn split(start: u64, end: u64) -> (u64, u64) {
     let block = u64::from(SPLIT_BYTES);
-    (start / block, end.div_ceil(block) - start / block)
+    let touched = if start == end { 0 } else { end.div_ceil(block) - start / block };
+    (start / block, touched)
 }
 
 /// A block's number has at most so many bits: 64 less those of an offset in a block.

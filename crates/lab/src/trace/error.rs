@@ -23,6 +23,29 @@ impl fmt::Display for Place {
     }
 }
 
+/// What of a damaged trace comes before the damage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usable {
+    /// Requests as they stand in the file.
+    pub requests: u64,
+    /// The blocks, or objects, that these ask for, each counted as often as it is asked for.
+    pub blocks: u64,
+}
+
+impl fmt::Display for Usable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Usable { requests, blocks } = *self;
+        match requests {
+            1 => write!(formatter, "1 request before that is usable")?,
+            _ => write!(formatter, "{requests} requests before that are usable")?,
+        }
+        if blocks != requests {
+            write!(formatter, ", for {blocks} blocks")?;
+        }
+        Ok(())
+    }
+}
+
 /// Why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -51,8 +74,7 @@ pub enum TraceError {
     },
     /// Reading or decompressing fails.
     #[error(
-        "cannot read the trace {} beyond {place}: {source}; {usable} requests before that are \
-         usable; is the file whole?",
+        "cannot read the trace {} beyond {place}: {source}; {usable}; is the file whole?",
         path.display()
     )]
     Read {
@@ -62,13 +84,12 @@ pub enum TraceError {
         place: Place,
         /// What the system or the decompressor says.
         source: io::Error,
-        /// Requests before it.
-        usable: u64,
+        /// What comes before it.
+        usable: Usable,
     },
     /// The format is not kept to.
     #[error(
-        "{}, {place}: {what}; {usable} requests before that are usable; if it is not {format}, \
-         name another --format",
+        "{}, {place}: {what}; {usable}; if it is not {format}, name another --format",
         path.display()
     )]
     Malformed {
@@ -80,8 +101,8 @@ pub enum TraceError {
         format: Format,
         /// What is wrong.
         what: String,
-        /// Requests before it.
-        usable: u64,
+        /// What comes before it.
+        usable: Usable,
     },
     /// There are more requests or objects than one trace may have.
     #[error(
@@ -119,9 +140,9 @@ pub enum TraceError {
 
 impl TraceError {
     /// The same, with what could be read before.
-    pub(super) fn after(mut self, requests: u64) -> TraceError {
+    pub(super) fn after(mut self, before: Usable) -> TraceError {
         if let TraceError::Read { usable, .. } | TraceError::Malformed { usable, .. } = &mut self {
-            *usable = requests;
+            *usable = before;
         }
         self
     }

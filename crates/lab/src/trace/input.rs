@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::builder::Full;
 use super::compression::{decompressed, unread};
-use super::error::{Place, TraceError};
+use super::error::{Place, TraceError, Usable};
 use super::format::Format;
 
 /// Longest line of a text, bytes.
@@ -39,7 +39,12 @@ impl Input {
     /// An input from anything that can be read.
     pub fn new(path: &Path, file: impl BufRead + 'static) -> Result<Input, TraceError> {
         let place = Place::Byte(0);
-        let failed = |source| TraceError::Read { path: path.to_owned(), place, source, usable: 0 };
+        let failed = |source| TraceError::Read {
+            path: path.to_owned(),
+            place,
+            source,
+            usable: Usable::default(),
+        };
         let mut plain = decompressed(file).map_err(failed)?;
         let mut head = Vec::new();
         let rest: Box<dyn Read> = match plain.by_ref().take(HEAD_BYTES).read_to_end(&mut head) {
@@ -88,6 +93,11 @@ impl Input {
             if limited.map_err(|source| self.read_error(source))? == 0 {
                 break;
             }
+            // The zeros of a page that was never written, say.
+            if buffer.contains(&0) {
+                let what = "this is no text: it has bytes that are zero";
+                return Err(self.error(format, Fault::new(what)));
+            }
             if buffer.len() as u64 == LINE_BYTES_MAX {
                 return Err(self.error(format, Fault::new("the line is too long for a text")));
             }
@@ -133,7 +143,12 @@ impl Input {
     }
 
     fn read_error(&self, source: io::Error) -> TraceError {
-        TraceError::Read { path: self.path.clone(), place: self.place, source, usable: 0 }
+        TraceError::Read {
+            path: self.path.clone(),
+            place: self.place,
+            source,
+            usable: Usable::default(),
+        }
     }
 
     fn error(&self, format: Format, fault: Fault) -> TraceError {
@@ -141,7 +156,7 @@ impl Input {
         match fault {
             Fault::Full => TraceError::TooLong { path, place },
             Fault::Malformed(what) => {
-                TraceError::Malformed { path, place, format, what, usable: 0 }
+                TraceError::Malformed { path, place, format, what, usable: Usable::default() }
             }
         }
     }

@@ -14,7 +14,7 @@ const VERSION: &str = "1";
 /// `time_us operation file offset bytes`.
 pub(super) fn read(input: &mut Input, requests: &mut Builder) -> Result<(), TraceError> {
     let mut ranges = Ranges::default();
-    let mut headed = false;
+    let (mut headed, mut latest_us) = (false, 0);
     input.lines(Format::Recording, |line| {
         if !headed {
             headed = true;
@@ -22,7 +22,12 @@ pub(super) fn read(input: &mut Input, requests: &mut Builder) -> Result<(), Trac
             return Ok(());
         }
         let mut columns = line.split_ascii_whitespace();
-        number(columns.next(), "a time in microseconds")?;
+        let time_us = number(columns.next(), "a time in microseconds")?;
+        if time_us < latest_us {
+            let what = format!("the time goes back from {latest_us} to {time_us} us");
+            return Err(Fault::new(what));
+        }
+        latest_us = time_us;
         match columns.next() {
             Some("r" | "w") => {}
             other => {
@@ -38,6 +43,9 @@ pub(super) fn read(input: &mut Input, requests: &mut Builder) -> Result<(), Trac
         }
         let offset = number(columns.next(), "an offset in bytes")?;
         let bytes = number(columns.next(), "a number of bytes")?;
+        if bytes == 0 {
+            return Err(Fault::new("it asks for 0 bytes, and nobody records that"));
+        }
         if let Some(more) = columns.next() {
             return Err(Fault::new(format!("`{more}` stands behind the last column")));
         }

@@ -81,6 +81,7 @@ fn lirs_lines_are_blocks_and_marks() {
     fails(b"7\n-8\n", Format::Lirs, &["line 2", "`-8`"]);
     fails(b"7\n\xff\xfe\n", Format::Lirs, &["line 2", "no text"]);
     fails(&vec![b'7'; 100_000], Format::Lirs, &["line 1", "too long"]);
+    fails(b"7\n\0\0\0", Format::Lirs, &["line 2", "zero", "1 request before that is usable;"]);
 }
 
 #[test]
@@ -120,6 +121,8 @@ fn ssdsim_lines_are_split_and_devices_kept_apart() {
     let trace = read(b"0 0 8 8 1\n5 1 8 8 0\n9 0 9 8 1\n", Format::Ssdsim);
     assert_eq!(trace.ids(), [0, 1, 0, 2]);
     assert_eq!(trace.block_bytes(), Some(4096));
+    // Nothing is asked for, also in the middle of a block.
+    assert_eq!(read(b"0 0 8 8 1\n5 0 17 0 0\n", Format::Ssdsim).ids(), [0]);
     fails(b"0 0 8 8 1\n0 0 8\n", Format::Ssdsim, &["line 2", "number of sectors is missing"]);
     fails(b"0 4096 8 8 1\n", Format::Ssdsim, &["line 1", "4095"]);
     fails(b"0 0 36028797018963968 8 1\n", Format::Ssdsim, &["line 1", "2^64"]);
@@ -162,14 +165,23 @@ fn recordings_are_ranges_of_files() {
     assert_eq!((trace.recorded_share(), quarter.recorded_share()), (1.0, 0.25));
     assert_eq!(quarter.in_records(8192).map(|it| it.recorded_share()), Some(0.25));
     let after = |line: &str| text.to_owned() + line;
-    fails(after("1 x 00ab 0 1\n").as_bytes(), Format::Recording, &["line 5", "`x`", "r nor w"]);
-    fails(after("1 r 00ab 0\n").as_bytes(), Format::Recording, &["line 5", "missing"]);
-    fails(after("1 r WWWW 0 1\n").as_bytes(), Format::Recording, &["line 5", "`WWWW`"]);
-    fails(after("1 r 00ab 0 1 1\n").as_bytes(), Format::Recording, &["line 5", "behind the last"]);
+    fails(after("9 x 00ab 0 1\n").as_bytes(), Format::Recording, &["line 5", "`x`", "r nor w"]);
+    fails(after("9 r 00ab 0\n").as_bytes(), Format::Recording, &["line 5", "missing"]);
+    fails(after("9 r WWWW 0 1\n").as_bytes(), Format::Recording, &["line 5", "`WWWW`"]);
+    fails(after("9 r 00ab 0 1 1\n").as_bytes(), Format::Recording, &["line 5", "behind the last"]);
     // A number that has lost digits is a number, too: only the end of the line tells.
     let cut = &text.as_bytes()[..text.len() - 3];
-    fails(cut, Format::Recording, &["line 4", "no end", "cut short", "3 requests"]);
-    let far = after("1 r 00ab 18446744073709551615 1\n");
+    let usable = "2 requests before that are usable, for 3 blocks;";
+    fails(cut, Format::Recording, &["line 4", "no end", "cut short", usable]);
+    // Where it is written down, nothing is asked for and time goes on.
+    fails(after("9 r 00ab 1 0\n").as_bytes(), Format::Recording, &["line 5", "0 bytes"]);
+    let back = after("9 r 00ab 0 1\n8 r 00ab 0 1\n");
+    fails(
+        back.as_bytes(),
+        Format::Recording,
+        &["line 6", "goes back from 9 to 8 us", "4 requests"],
+    );
+    let far = after("9 r 00ab 18446744073709551615 1\n");
     fails(far.as_bytes(), Format::Recording, &["line 5", "beyond the end of any file"]);
 }
 
@@ -226,6 +238,13 @@ fn csv_columns_are_found_by_heading_or_place() {
     fails(b"a,b,c\n1,2,3\n", Format::Csv, &["line 1", "block_id or obj_id"]);
     fails(b"1,2,3\n1,2\n", Format::Csv, &["line 2", "missing"]);
     fails(b"1,2,3\n1,2,5000000000\n", Format::Csv, &["line 2", "5000000000"]);
+    // A page that was never written is no object.
+    for zeros in [1, 9, 4096, 100_000] {
+        let lost = [&b"key,time\n1,5\n2,6\n"[..], &vec![0; zeros]].concat();
+        fails(&lost, Format::Csv, &["line 4", "bytes that are zero", "2 requests"]);
+    }
+    let unknown = read_as("x", &[0; 4096], None).expect_err("it is nothing").to_string();
+    assert!(unknown.contains("not text"), "{unknown}");
 }
 
 #[test]
@@ -256,13 +275,15 @@ fn what_is_usable_before_damage_is_told() {
     gzip[checksum] ^= 1;
     match read_as("x.trace", &gzip, Some(Format::Lirs)) {
         Err(TraceError::Read { place, usable, .. }) => {
-            assert_eq!((place, usable), (Place::Line(4001), 4000));
+            assert_eq!((place, usable.requests, usable.blocks), (Place::Line(4001), 4000, 4000));
         }
         other => panic!("{other:?}"),
     }
     let cut = &gzip[..gzip.len() / 2];
     match read_as("x.trace", cut, Some(Format::Lirs)) {
-        Err(TraceError::Read { usable, .. }) => assert!((1000..4000).contains(&usable), "{usable}"),
+        Err(TraceError::Read { usable, .. }) => {
+            assert!((1000..4000).contains(&usable.requests), "{usable}")
+        }
         other => panic!("{other:?}"),
     }
     // Damage comes before what cannot be told from so little.
@@ -290,7 +311,7 @@ fn compression_that_is_cut_gives_what_it_has() {
         let cut = &whole[..whole.len() / 2];
         let error = read_as("x.trace", cut, Some(Format::Lirs)).expect_err("it is cut");
         let TraceError::Read { usable, .. } = &error else { panic!("{by}: {error:?}") };
-        assert!((least..300_000).contains(usable), "{by}: {usable}");
+        assert!((least..300_000).contains(&usable.requests), "{by}: {usable}");
         let told = error.to_string();
         assert!(told.contains(&format!("its {by} compression")), "{told}");
         let error = read_as("x.u64le", cut, Some(Format::U64le)).expect_err("it is cut");
