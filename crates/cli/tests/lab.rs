@@ -250,7 +250,7 @@ fn sizes_are_found_for_people_and_programs() {
         (&["--budget=-5"], 2, "above zero"),
         (&["--disk", "tape"], 1, "nearline-7200"),
         (&["--prices", "none.toml"], 1, "cannot read the prices none.toml"),
-        (&["--records", "5000"], 1, "blocks of 4096"),
+        (&["--records", "5000"], 2, "a power of two from 4K to 1M"),
         (&["--disks", "0"], 2, "number of disks"),
     ];
     for (more, status, part) in cases {

@@ -19,22 +19,21 @@ const COUNT_MAX: f64 = (1u64 << 22) as f64;
 /// The largest figure of a source.
 const FIGURE_MAX: f64 = 1e15;
 
-/// Least bytes of what lies together.
+/// Least bytes of what lies together or is asked for at once: a sector.
 const BLOCK_BYTES_MIN: f64 = 512.0;
 /// Revolutions a minute.
 const RPM: (f64, f64) = (100.0, 1e6);
 
-/// What lies together on a device.
-const BLOCKS: [&str; 3] = ["run_bytes", "sector_bytes", "stripe_bytes"];
+/// What lies together on a device, and what clients ask for at once.
+const BLOCKS: [&str; 4] = ["request_bytes", "run_bytes", "sector_bytes", "stripe_bytes"];
 /// What is read, written or kept as one.
-const PIECES: [&str; 9] = [
+const PIECES: [&str; 8] = [
     "block_bytes",
     "kept_bytes_each",
     "page_bytes",
     "piece_bytes",
     "read_bytes",
     "record_bytes",
-    "request_bytes",
     "search_bytes",
     "stream_bytes",
 ];

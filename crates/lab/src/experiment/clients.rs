@@ -224,7 +224,7 @@ impl Clients {
                         false => measure == main && threads == shown,
                     };
                     if source.is_some() || is_told {
-                        let what = format!("{}: {threads} threads", variant.name);
+                        let what = format!("{}: {}", variant.name, self::threads(threads));
                         let figure = source.map(|source| source.figure.get());
                         let finding = Finding::new(what, measure.unit(), figure, lab);
                         let is_fitted = source.is_some_and(|source| source.fitted);
@@ -254,7 +254,7 @@ impl Clients {
                     .ok_or_else(|| ExperimentError::Unfit(format!("no figure of {variant:?}")))
             };
             let what =
-                format!("{} over {}, {} threads", compare.variant, compare.over, compare.threads);
+                format!("{} over {}, {}", compare.variant, compare.over, threads(compare.threads));
             let figure = compare.figure.map(Positive::get);
             let ratio = of(&compare.variant)? / of(&compare.over)?;
             outcome.findings.push(Finding::new(what, "ratio", figure, ratio));
@@ -291,6 +291,11 @@ impl Clients {
         if self.threads.is_empty() || self.variants.is_empty() {
             return unfit("there are no threads or no variants; name at least one of each");
         }
+        for (at, threads) in self.threads.iter().enumerate() {
+            if self.threads[..at].contains(threads) {
+                return unfit(&format!("threads has {threads} twice; name each number once"));
+            }
+        }
         let clients = u64::from(self.clients.get());
         if self.threads.iter().any(|&it| clients * u64::from(it.get()) > THREADS_MAX) {
             let reason = format!("all clients together have at most {THREADS_MAX} threads");
@@ -318,10 +323,17 @@ impl Clients {
         for Compare { variant, over, threads, .. } in &self.compare {
             is_named(variant)?;
             is_named(over)?;
+            if variant == over {
+                return unfit(&format!(
+                    "{variant:?} is to be compared over itself, which is 1 whatever it does; name \
+                     another one in over"
+                ));
+            }
             if !self.threads.contains(threads) {
                 return unfit(&format!(
-                    "{variant:?} and {over:?} are to be compared at {threads} threads, which are \
-                     not measured; threads are {}",
+                    "{variant:?} and {over:?} are to be compared at {}, a number that is not \
+                     measured; threads are {}",
+                    self::threads(*threads),
                     list(self.threads.iter().map(ToString::to_string))
                 ));
             }
@@ -377,7 +389,11 @@ impl Clients {
         let bytes = self.bytes_each.get() / parameters.divisor;
         let bytes = bytes / WARMING.0 * WARMING.0;
         if bytes < self.request_bytes.get() {
-            return Err(ExperimentError::Unfit("the files are too small".to_string()));
+            return Err(ExperimentError::Unfit(format!(
+                "of bytes_each {bytes} are left by the divisor {}, and request_bytes is {}; set a \
+                 larger bytes_each or a smaller divisor",
+                parameters.divisor, self.request_bytes
+            )));
         }
         if bytes / WARMING.0 > CHUNKS_MAX / u64::from(self.clients.get()) {
             let most = CHUNKS_MAX * WARMING.0;
@@ -489,6 +505,13 @@ impl Clients {
             let write = (random.below(1_000_000) as f64) < write_share * 1e6;
             Some(Step { file: file.clone(), offset: block * request, bytes: request, write })
         }))
+    }
+}
+
+fn threads(count: NonZeroU32) -> String {
+    match count.get() {
+        1 => "1 thread".to_string(),
+        count => format!("{count} threads"),
     }
 }
 

@@ -6,14 +6,14 @@ use indicatif::ProgressStyle;
 use lab::model::Positive;
 use lab::sizing::{Choice, Prices, Sizing, SizingPlan, sizing};
 use lab::{Size, Trace};
-use warmfront::{HumanSize, parse_size};
+use warmfront::{HumanSize, Properties, Property};
 
 use super::report::recorded;
 use super::{check_writable, filled, list, progress_bar, size, split, write_plot};
 use crate::arguments::SizeArguments;
 use crate::bars::width;
 use crate::failure::{Failure, Result};
-use crate::format::{Form, json, print};
+use crate::format::{Form, json, print, things};
 use crate::table::Table;
 
 /// Smallest record, bytes.
@@ -120,12 +120,12 @@ fn plan(arguments: &SizeArguments) -> Result<SizingPlan> {
     })
 }
 
+/// What a pool takes as its `recordsize`.
 fn record_bytes(word: &str) -> Result<Option<u32>> {
-    let bytes = parse_size(word).ok().and_then(|bytes| u32::try_from(bytes).ok());
-    match bytes.filter(|bytes| *bytes > 0) {
-        Some(bytes) => Ok(Some(bytes)),
-        None => Err(Failure::usage(format!("`{word}` is not a size of a record, such as 128K"))),
-    }
+    let mut properties = Properties::default();
+    let applied = Property::by_name("recordsize").and_then(|it| it.apply(word, &mut properties));
+    applied.map_err(|error| Failure::usage(format!("--records: {error}")))?;
+    Ok(u32::try_from(properties.recordsize).ok())
 }
 
 fn positive(name: &str, text: Option<&str>) -> Result<Option<Positive>> {
@@ -178,13 +178,25 @@ fn people(found: &Sizing, plan: &SizingPlan, wish: &Wish, all: bool) -> String {
     let room = if std::io::stdout().is_terminal() { width() } else { usize::MAX };
     text.push_str(&table(&shown, best, plan, &found.currency, sampled, room));
     if !all {
-        let (worthwhile, all) = (worthwhile.len(), found.choices.len());
+        let responds = match worthwhile.len() {
+            1 => "1 responds".to_string(),
+            count => format!("{count} respond"),
+        };
+        let all = found.choices.len();
+        let choices = things(all as u64, "choice");
         let _ = writeln!(
             text,
-            "\n{worthwhile} of {all} choices respond sooner than all cheaper ones by 1 % or more."
+            "\nOf {choices} {responds} sooner than all cheaper ones by 1 % or more."
         );
     }
-    let advice = advice(found, best, wish);
+    let is_above = |choice: &&Choice| {
+        choice.response_99_ms.is_some_and(|limit| choice.response_ms > Some(limit))
+    };
+    let rare = match shown.iter().any(is_above) {
+        true => "Where MEAN is above P99, fewer than 1 of 100 requests are slow, but very slow.\n",
+        false => "",
+    };
+    let advice = advice(found, best, wish) + rare;
     for line in advice.lines().flat_map(|line| filled(line, width())) {
         text.push_str(&line);
         text.push('\n');
@@ -337,7 +349,9 @@ mod tests {
         }
         assert!(positive("--rate", Some("-3")).is_err() && positive("--rate", Some("x")).is_err());
         assert_eq!(record_bytes("16K").expect("a size"), Some(16_384));
-        assert!(record_bytes("0").is_err());
+        for word in ["0", "512", "5000", "2M", "1G", "x"] {
+            assert!(record_bytes(word).is_err(), "{word}");
+        }
     }
 
     fn choice(price: f64, response_ms: f64, uncached_ms: f64) -> Choice {
@@ -399,7 +413,11 @@ mod tests {
         // Quicker by less than is worth its price, and yet the one that the legend names.
         let close = told(vec![choice(1.0, 2.0, 6.0), choice(2.0, 1.99, 6.0)]);
         assert!(close.contains("\n*") && close.contains("2.00"), "{close}");
-        assert!(close.contains("\n1 of 2 choices"), "{close}");
+        assert!(close.contains("\nOf 2 choices 1 responds sooner"), "{close}");
+        assert!(!close.contains("above P99"), "{close}");
+        let rare = Choice { response_99_ms: Some(1.9), ..choice(1.0, 2.0, 6.0) };
+        let rare = told(vec![rare]);
+        assert!(rare.contains("Of 1 choice 1 responds") && rare.contains("above P99"), "{rare}");
     }
 
     #[test]
