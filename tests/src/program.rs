@@ -44,16 +44,21 @@ pub(crate) fn joining(command: &Command, members: &Path) -> Command {
     let mut joining = Command::new("sh");
     joining.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(members);
     joining.arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => joining.env(name, value),
-            None => joining.env_remove(name),
-        };
-    }
+    adopt_environment(&mut joining, command);
     if let Some(directory) = command.get_current_dir() {
         joining.current_dir(directory);
     }
     joining
+}
+
+/// Lets a command have the environment of another one.
+fn adopt_environment(command: &mut Command, other: &Command) {
+    for (name, value) in other.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
 }
 
 /// A program to be run to its end, with a deadline.
@@ -131,6 +136,23 @@ impl Program {
     /// Lets it run in a control group from its first instruction on.
     pub fn within(mut self, group: &Group) -> Program {
         self.command = joining(&self.command, &group.members());
+        self
+    }
+
+    /// Lets it run in a terminal of so many columns, by `script`. What it writes, errors too, is
+    /// standard output.
+    pub fn in_terminal(mut self, columns: usize) -> Program {
+        let quoted = |word: &OsStr| {
+            let word = word.to_str().expect("words are text");
+            format!("'{}'", word.replace('\'', "'\\''"))
+        };
+        let program = std::iter::once(self.command.get_program());
+        let words: Vec<String> = program.chain(self.command.get_args()).map(quoted).collect();
+        let line = format!("stty columns {columns} && exec {}", words.join(" "));
+        let mut terminal = Command::new(tool("script"));
+        terminal.args(["-q", "-e", "-c", &line, "/dev/null"]);
+        adopt_environment(&mut terminal, &self.command);
+        self.command = terminal;
         self
     }
 

@@ -37,6 +37,11 @@ pub(crate) fn width() -> usize {
     terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0).clamp(40, 160))
 }
 
+/// Characters of a line that is not to be broken: what a terminal has, and any number for a pipe.
+pub(crate) fn room() -> usize {
+    if std::io::stdout().is_terminal() { width() } else { usize::MAX }
+}
+
 /// A bar that fills `share` (0 to 1) of `width` characters.
 pub(crate) fn bar(share: f64, width: usize, unicode: bool) -> String {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };

@@ -81,12 +81,47 @@ pub(crate) fn print(text: &str) {
     }
 }
 
+/// Characters that a terminal shows of a text: colours take no room.
+fn shown(text: &str) -> usize {
+    let (plain, coloured) = text.split_once('\u{1b}').unwrap_or((text, ""));
+    let parts = coloured.split('\u{1b}').filter_map(|part| Some(part.split_once('m')?.1));
+    plain.chars().count() + parts.map(|part| part.chars().count()).sum::<usize>()
+}
+
+/// A label and its value in lines of at most `room` characters: labels take `label_width` of them,
+/// and values stand below each other.
+pub(crate) fn labelled(label: &str, label_width: usize, value: &str, room: usize) -> String {
+    let lines = broken(value, room.saturating_sub(label_width + 1));
+    let labels = std::iter::once(label).chain(std::iter::repeat(""));
+    let line = |(label, value): (&str, String)| format!("{label:<label_width$} {value}\n");
+    labels.zip(lines).map(line).collect()
+}
+
+/// A text in lines of at most `width` characters: cut between words, and within longer ones behind
+/// a slash if there is one.
+pub(crate) fn broken(text: &str, width: usize) -> Vec<String> {
+    if shown(text) <= width {
+        return vec![text.to_string()];
+    }
+    let mut lines = Vec::new();
+    for line in folded(text, width) {
+        let mut rest: Vec<char> = line.chars().collect();
+        while width > 0 && rest.len() > width && shown(&line) > width {
+            let slash = rest[..width].iter().rposition(|&letter| letter == '/');
+            let end = slash.filter(|&at| at > width / 2).map_or(width, |at| at + 1);
+            lines.push(rest.drain(..end).collect());
+        }
+        lines.push(rest.into_iter().collect());
+    }
+    lines
+}
+
 /// A sentence in lines of at most `width` characters, unless a word is longer.
 pub(crate) fn folded(sentence: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in sentence.split_whitespace() {
         let last = lines.len() - 1;
-        if lines[last].len() + word.len() >= width {
+        if !lines[last].is_empty() && shown(&lines[last]) + shown(word) >= width {
             lines.push(word.to_string());
         } else {
             let line = &mut lines[last];
@@ -116,9 +151,24 @@ mod tests {
     }
 
     #[test]
+    fn values_stand_below_each_other_behind_their_label() {
+        assert_eq!(labelled("origin", 7, "some  words", 40), "origin  some  words\n");
+        let narrow = labelled("origin", 7, "some words to fold", 19);
+        assert_eq!(narrow, "origin  some words\n        to fold\n");
+        assert_eq!(labelled("at", 2, "/a/path/in/it", 12), "at /a/path/\n   in/it\n");
+        // A colour takes no room.
+        let coloured = "\u{1b}[31mwaits\u{1b}[0m for it";
+        assert_eq!(labelled("origin", 7, coloured, 20), format!("origin  {coloured}\n"));
+        assert_eq!(labelled("origin", 7, coloured, 19).lines().count(), 2);
+    }
+
+    #[test]
     fn long_sentences_are_folded_between_words() {
         let lines = folded(&"word ".repeat(100), 76);
         assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= 76));
         assert_eq!(lines.join(" ").split(' ').count(), 100);
+        // A word that is longer begins no empty line, and letters count, not their bytes.
+        assert_eq!(folded("/a/long/path and more", 8), ["/a/long/path", "and more"]);
+        assert_eq!(folded("\u{e4}\u{e4}\u{e4} \u{e4}\u{e4}\u{e4}", 7).len(), 1);
     }
 }

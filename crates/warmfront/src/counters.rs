@@ -73,7 +73,8 @@ counters! {
     WriteDropped = "write_dropped",
     /// Records that were missing in RAM and came from flash.
     FlashHits = "l2_hits",
-    /// Records that were missing in RAM and on flash, while there was a cache device.
+    /// Records that were missing in RAM and did not come from flash, while there was a cache
+    /// device: it had them not, or was not asked. `l2_miss_...` tell the reasons apart.
     FlashMisses = "l2_misses",
     /// Records that came back to RAM from flash at the start, before anybody asked for them.
     FlashRestored = "l2_restored",

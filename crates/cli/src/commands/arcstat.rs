@@ -10,10 +10,11 @@ use daemon::protocol::{Statistics, Status};
 use daemon::{Paths, Target};
 use serde_json::{Map, Value};
 
-use crate::arguments::{ArcstatArguments, IntervalArguments, SampleArguments};
+use crate::arguments::{ArcstatArguments, IntervalArguments};
+use crate::bars::{room, width};
 use crate::commands::target;
 use crate::failure::{Failure, Result};
-use crate::format::print;
+use crate::format::{folded, print};
 use crate::interrupt::Interrupt;
 use columns::{COLUMNS, Column, Sample};
 
@@ -21,6 +22,9 @@ use columns::{COLUMNS, Column, Sample};
 const HEADING_EVERY: u64 = 20;
 /// The shortest interval in seconds.
 const INTERVAL_SECONDS_MIN: f64 = 0.1;
+/// Between columns, and where room is short.
+const GAP: &str = "  ";
+const GAP_NARROW: &str = " ";
 /// A wait is cut into pieces of this, so that ctrl-C is noticed.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -31,6 +35,11 @@ const ZIL: &str = "time,commit,cp50,cp99,zrec,zwrite,batch,zbytes,zwbytes,zfull,
 const IOSTAT: &str = "time,rd,rbytes,wr,wbytes,oread,orbytes,owrite,owbytes,ometa,l2hits,l2bytes,\
                       l2wbytes,zwrite,zwbytes,dirty,txg,state,age,delayed,commit,cp50,cp99,batch";
 const PREFETCH: &str = "time,pread,pdread,pdh%,pmread,pmh%,dda%,puse,pwaste";
+/// What a narrow terminal can do without, the first ones first; then the last ones.
+const LEFT_OUT_FIRST: [&str; 14] = [
+    "batch", "zwrite", "cp50", "l2wbytes", "age", "delayed", "txg", "state", "ometa", "l2bytes",
+    "zwbytes", "owrite", "oread", "cp99",
+];
 
 /// Prints what a pool or a dataset was asked, second by second. The first line is the sum since it
 /// was mounted.
@@ -39,8 +48,19 @@ pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()>
         print(&columns::list());
         return Ok(());
     }
+    let of_switches = match () {
+        () if arguments.extended => EXTENDED,
+        () if arguments.prefetch => PREFETCH,
+        () if arguments.flash => FLASH,
+        () => DEFAULT,
+    };
+    samples(paths, arguments, of_switches)
+}
+
+/// Prints sample after sample: of the columns that are asked for, or of those that are usual.
+fn samples(paths: &Paths, arguments: &ArcstatArguments, usual: &str) -> Result<()> {
     let (interval, count, text) = words(&arguments.words)?;
-    let columns = chosen(arguments)?;
+    let line = Line::new(arguments, usual)?;
     let target = target(paths, text.as_deref())?;
     let client = target.client()?;
     let mut output = Output::new(arguments)?;
@@ -48,9 +68,13 @@ pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()>
         .map_err(|error| Failure::new(format!("cannot watch for ctrl-C: {error}")))?;
     let uptime = client.status()?.uptime_seconds;
     let mut before: (Instant, BTreeMap<String, u64>) = (Instant::now(), BTreeMap::new());
+    if !line.left_out.is_empty() {
+        let note = format!("note: -f names columns; left out here: {}", line.left_out.join(", "));
+        eprintln!("{}", folded(&note, width()).join("\n"));
+    }
     let lines = if interval.is_none() { 1 } else { count.unwrap_or(u64::MAX) };
-    for line in 0..lines {
-        if line > 0 {
+    for number in 0..lines {
+        if number > 0 {
             let due = before.0 + interval.unwrap_or_default();
             while Instant::now() < due {
                 if interrupt.is_set() {
@@ -60,7 +84,7 @@ pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()>
             }
         }
         let statistics = match client.statistics() {
-            Err(_) if line > 0 && client.was_unmounted() => {
+            Err(_) if number > 0 && client.was_unmounted() => {
                 eprintln!("warmfront: pool `{}` was unmounted", target.pool);
                 return Ok(());
             }
@@ -68,9 +92,9 @@ pub(crate) fn arcstat(paths: &Paths, arguments: &ArcstatArguments) -> Result<()>
         };
         let counters = counters_of(&target, statistics);
         let now = Instant::now();
-        let elapsed = if line == 0 { uptime } else { (now - before.0).as_secs_f64() };
+        let elapsed = if number == 0 { uptime } else { (now - before.0).as_secs_f64() };
         let sample = Sample::new(&before.1, &counters, elapsed);
-        output.write(&text_of(&columns, &sample, arguments, line))?;
+        output.write(&line.text(&sample, arguments, number))?;
         before = (now, counters);
     }
     Ok(())
@@ -83,7 +107,7 @@ pub(crate) fn zil(paths: &Paths, arguments: &IntervalArguments) -> Result<()> {
     if status.writes.log.is_none() && !tell_lost_log(&status) {
         eprintln!("warmfront: the pool has no log device: fsync waits for the origin");
     }
-    arcstat(paths, &of_pool(arguments, ZIL))
+    samples(paths, &of_pool(arguments), ZIL)
 }
 
 /// Tells that a pool's log device has failed, if it has.
@@ -112,22 +136,19 @@ pub(crate) fn iostat(paths: &Paths, arguments: &IntervalArguments) -> Result<()>
         _ => true,
     };
     let columns: Vec<&str> = IOSTAT.split(',').filter(is_shown).collect();
-    arcstat(paths, &of_pool(arguments, &columns.join(",")))
+    samples(paths, &of_pool(arguments), &columns.join(","))
 }
 
-fn of_pool(arguments: &IntervalArguments, columns: &str) -> ArcstatArguments {
+fn of_pool(arguments: &IntervalArguments) -> ArcstatArguments {
     ArcstatArguments {
         all: false,
         extended: false,
         prefetch: false,
         flash: false,
         list: false,
-        samples: SampleArguments {
-            columns: Some(arguments.samples.columns.clone().unwrap_or(columns.to_string())),
-            ..arguments.samples.clone()
-        },
+        samples: arguments.samples.clone(),
         output: None,
-        separator: "  ".to_string(),
+        separator: GAP.to_string(),
         words: arguments.words.clone(),
     }
 }
@@ -151,33 +172,87 @@ fn counters_of(target: &Target, statistics: Statistics) -> BTreeMap<String, u64>
     own
 }
 
-/// The lines for one sample.
-fn text_of(
-    columns: &[&Column],
-    sample: &Sample<'_>,
-    arguments: &ArcstatArguments,
-    line: u64,
-) -> String {
-    if arguments.samples.json {
-        let fields: Map<String, Value> =
-            columns.iter().map(|column| (column.name.to_string(), column.json(sample))).collect();
-        return format!("{}\n", Value::Object(fields));
+/// What a line shows.
+struct Line {
+    columns: Vec<&'static Column>,
+    separator: String,
+    /// Columns for which there is no room.
+    left_out: Vec<&'static str>,
+}
+
+impl Line {
+    /// As it is asked for. In a terminal columns stand closer, and the usual ones are fewer, where
+    /// they would take more than a line.
+    fn new(arguments: &ArcstatArguments, usual: &str) -> Result<Line> {
+        let are_usual = !arguments.all && arguments.samples.columns.is_none();
+        let columns = match (arguments.all, &arguments.samples.columns) {
+            (true, _) => COLUMNS.iter().collect(),
+            (_, Some(names)) => named(names)?,
+            (_, None) => named(usual)?,
+        };
+        let separator = arguments.separator.clone();
+        let mut line = Line { columns, separator, left_out: Vec::new() };
+        let is_for_people = !arguments.samples.json && !arguments.samples.script;
+        if is_for_people && arguments.output.is_none() {
+            line.fit(room(), are_usual);
+        }
+        Ok(line)
     }
-    if arguments.samples.script {
-        let cell =
-            |column: &&Column| column.text(sample, arguments.samples.exact).trim().to_string();
-        return columns.iter().map(cell).collect::<Vec<_>>().join("\t") + "\n";
+
+    fn fit(&mut self, room: usize, may_leave_out: bool) {
+        if self.width() > room && self.separator == GAP {
+            self.separator = GAP_NARROW.to_string();
+        }
+        let mut first = LEFT_OUT_FIRST.into_iter();
+        while may_leave_out && self.width() > room && self.columns.len() > 1 {
+            let at = match first.next() {
+                None => Some(self.columns.len() - 1),
+                Some(name) => self.columns.iter().position(|column| column.name == name),
+            };
+            self.left_out.extend(at.map(|at| self.columns.remove(at).name));
+        }
     }
-    let set = |cells: Vec<String>| cells.join(&arguments.separator) + "\n";
-    let mut text = String::new();
-    if line.is_multiple_of(HEADING_EVERY) {
-        text.push_str(&set(columns.iter().map(|column| column.heading()).collect()));
+
+    fn width(&self) -> usize {
+        let gaps = self.separator.chars().count() * self.columns.len().saturating_sub(1);
+        self.columns.iter().map(|column| column.width()).sum::<usize>() + gaps
     }
-    text.push_str(&set(columns
-        .iter()
-        .map(|column| column.text(sample, arguments.samples.exact))
-        .collect()));
-    text
+
+    /// The text of a sample, counted from 0: a line, with one of headings before it now and then.
+    fn text(&self, sample: &Sample<'_>, arguments: &ArcstatArguments, number: u64) -> String {
+        let columns = || self.columns.iter();
+        if arguments.samples.json {
+            let field = |column: &&Column| (column.name.to_string(), column.json(sample));
+            let fields: Map<String, Value> = columns().map(field).collect();
+            return format!("{}\n", Value::Object(fields));
+        }
+        let cell = |column: &&Column| column.text(sample, arguments.samples.exact);
+        if arguments.samples.script {
+            let cells: Vec<String> = columns().map(|it| cell(it).trim().to_string()).collect();
+            return cells.join("\t") + "\n";
+        }
+        let set = |cells: Vec<String>| cells.join(&self.separator) + "\n";
+        let mut text = String::new();
+        if number.is_multiple_of(HEADING_EVERY) {
+            text.push_str(&set(columns().map(|column| column.heading()).collect()));
+        }
+        text.push_str(&set(columns().map(cell).collect()));
+        text
+    }
+}
+
+/// The columns of these names, which commas separate.
+fn named(names: &str) -> Result<Vec<&'static Column>> {
+    let column = |name: &str| {
+        COLUMNS.iter().find(|column| column.name == name.trim()).ok_or_else(|| {
+            let names = COLUMNS.iter().map(|column| column.name);
+            Failure::usage(format!(
+                "there is no column `{name}`{}; `warmfront arcstat -v` lists them",
+                warmfront::nearest(name.trim(), names)
+            ))
+        })
+    };
+    names.split(',').map(column).collect()
 }
 
 /// Interval, count and target, told apart by what they look like.
@@ -216,29 +291,6 @@ fn words(words: &[OsString]) -> Result<(Option<Duration>, Option<u64>, Option<Os
             word.to_string_lossy()
         ))),
     }
-}
-
-fn chosen(arguments: &ArcstatArguments) -> Result<Vec<&'static Column>> {
-    if arguments.all {
-        return Ok(COLUMNS.iter().collect());
-    }
-    let names = match &arguments.samples.columns {
-        Some(names) => names,
-        None if arguments.extended => EXTENDED,
-        None if arguments.prefetch => PREFETCH,
-        None if arguments.flash => FLASH,
-        None => DEFAULT,
-    };
-    let column = |name: &str| {
-        COLUMNS.iter().find(|column| column.name == name.trim()).ok_or_else(|| {
-            let names = COLUMNS.iter().map(|column| column.name);
-            Failure::usage(format!(
-                "there is no column `{name}`{}; `warmfront arcstat -v` lists them",
-                warmfront::nearest(name.trim(), names)
-            ))
-        })
-    };
-    names.split(',').map(column).collect()
 }
 
 /// Where the lines go.
@@ -293,5 +345,25 @@ mod tests {
         let told = parse("abc /fast").expect_err("two targets");
         let told = format!("{told:?}");
         assert!(told.contains("`abc` and `/fast`"), "{told}");
+    }
+
+    #[test]
+    fn the_usual_columns_fit_into_80_characters() {
+        for usual in [DEFAULT, EXTENDED, FLASH, ZIL, IOSTAT, PREFETCH] {
+            let line = |room, may_leave_out| {
+                let columns = named(usual).expect("there are such columns");
+                let mut line = Line { columns, separator: GAP.into(), left_out: Vec::new() };
+                line.fit(room, may_leave_out);
+                line
+            };
+            let narrow = line(80, true);
+            assert!(narrow.width() <= 80, "{}: {usual}", narrow.width());
+            assert_eq!(narrow.left_out.is_empty(), usual != IOSTAT, "{:?}", narrow.left_out);
+            assert!(narrow.columns.len() >= 9 || usual == PREFETCH, "{usual}");
+            let wide = line(usize::MAX, true);
+            assert!(wide.separator == GAP && wide.left_out.is_empty(), "{usual}");
+            assert_eq!(line(80, false).columns.len(), wide.columns.len(), "{usual}");
+            assert!(line(40, true).width() <= 40, "{usual}");
+        }
     }
 }

@@ -10,14 +10,18 @@ use daemon::protocol::Status;
 use daemon::{Paths, Setting, Target};
 use warmfront::HumanSize;
 
-use crate::bars::{bar, coloured, is_unicode};
+use crate::bars::{bar, coloured, is_unicode, room};
 use crate::commands::target;
 use crate::failure::Result;
-use crate::format::{Form, count, json, percent, print, seconds, things};
+use crate::format::{Form, broken, count, json, labelled, percent, print, seconds, things};
 use crate::table::Table;
 
-/// Characters of the picture of the ceiling.
+/// Characters of a bar at most, and of the labels before the lines.
 const BAR_WIDTH: usize = 40;
+const LABEL_WIDTH: usize = 11;
+/// What a narrow terminal can do without.
+const LEFT_OUT_FIRST: [&str; 6] =
+    ["GHOST HITS", "EVICTED", "AHEAD", "METADATA", "READ", "DATA MISSES"];
 
 pub(crate) fn status(paths: &Paths, form: Form, text: Option<&OsStr>) -> Result<()> {
     show(&target(paths, text)?, form)
@@ -37,7 +41,7 @@ pub(crate) fn show(target: &Target, form: Form) -> Result<()> {
     print(&match (form.json, form.script) {
         (true, _) => json(&status),
         (_, true) => script(&status, form),
-        _ => people(&status),
+        _ => people(&status, room()),
     });
     Ok(())
 }
@@ -138,7 +142,16 @@ fn ceiling_lines(ceiling: &CeilingStatus) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn people(status: &Status) -> String {
+/// A bar and what it shows in words, if they have room on one line.
+fn bar_beside(words: &str, share: f64, room: usize) -> String {
+    let width = room.saturating_sub(LABEL_WIDTH + 2 + words.chars().count()).min(BAR_WIDTH);
+    match width {
+        0 => words.to_string(),
+        width => format!("{} {words}", bar(share, width, is_unicode())),
+    }
+}
+
+fn people(status: &Status, room: usize) -> String {
     let counter = |name: &str| status.counters.get(name).copied().unwrap_or(0);
     let size = |name: &str| HumanSize(counter(name)).to_string();
     let rate = |kind: &str| hit_rate(&status.counters, kind);
@@ -148,20 +161,13 @@ fn people(status: &Status) -> String {
     };
     let used = counter("size");
     let share = used as f64 / status.ceiling_bytes.max(1) as f64;
+    let in_use = format!("{} of {}", HumanSize(used), HumanSize(status.ceiling_bytes));
     let mut lines = vec![
         ("pool", status.pool.clone()),
         ("origin", status.origin.display().to_string()),
         ("mounted at", mounted_at(status)),
         ("daemon", daemon_line(status)),
-        (
-            "ceiling",
-            format!(
-                "{} {} of {}",
-                bar(share, BAR_WIDTH, is_unicode()),
-                HumanSize(used),
-                HumanSize(status.ceiling_bytes)
-            ),
-        ),
+        ("ceiling", bar_beside(&in_use, share, room)),
         (
             "in it",
             format!(
@@ -186,17 +192,17 @@ fn people(status: &Status) -> String {
         (
             "origin",
             format!(
-                "{} reads of {}, {} writes of {}, {} other calls, {} errors",
-                count(counter("origin_reads")),
+                "{} of {}, {} of {}, {}, {}",
+                things(counter("origin_reads"), "read"),
                 size("origin_read_bytes"),
-                count(counter("origin_writes")),
+                things(counter("origin_writes"), "write"),
                 size("origin_write_bytes"),
-                count(counter("origin_metadata_calls")),
-                count(counter("origin_errors"))
+                things(counter("origin_metadata_calls"), "other call"),
+                things(counter("origin_errors"), "error")
             ),
         ),
     ];
-    lines.extend(writes::lines(status));
+    lines.extend(writes::lines(status, room));
     let before_origin =
         lines.iter().rposition(|(label, _)| *label == "origin").unwrap_or(lines.len());
     lines.splice(before_origin..before_origin, flash::lines(&status.counters));
@@ -221,19 +227,19 @@ fn people(status: &Status) -> String {
         let groups: Vec<String> = groups.collect();
         lines.push(("no promote", format!("for control groups {}", groups.join(", "))));
     }
-    let mut text = String::new();
-    for (label, value) in lines {
-        let _ = writeln!(text, "{label:<11} {value}");
-    }
+    let mut text: String =
+        lines.iter().map(|(label, value)| labelled(label, LABEL_WIDTH, value, room)).collect();
     text.push('\n');
-    text.push_str(&datasets(&status.datasets));
-    let devices = flash::flash(status);
+    text.push_str(&datasets(&status.datasets, room));
+    let devices = flash::flash(status, room);
     if !devices.is_empty() {
         text.push('\n');
         text.push_str(&devices);
     }
     for warning in &status.warnings {
-        let _ = write!(text, "\n{} {warning}", coloured("warning:", 33));
+        let warning = format!("{} {warning}", coloured("warning:", 33));
+        text.push('\n');
+        text.push_str(&broken(&warning, room).join("\n"));
     }
     if !status.warnings.is_empty() {
         text.push('\n');
@@ -266,7 +272,7 @@ fn daemon_line(status: &Status) -> String {
 }
 
 /// What each dataset holds, and how it is used: hits, misses and their rate are of contents.
-fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
+fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>, room: usize) -> String {
     let form = Form { script: false, exact: false, json: false };
     let mut table = Table::new(&[
         "DATASET",
@@ -297,7 +303,7 @@ fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
             HumanSize(counter("evicted_bytes")).to_string(),
         ]);
     }
-    let mut text = table.render(form);
+    let mut text = table.render_within(form, room, &LEFT_OUT_FIRST);
     let mut shares = Table::new(&["SHARE", ">SIZE", ">RESERVE", ">LIMIT"]);
     let mut any = false;
     for (name, counters) in datasets {
@@ -313,9 +319,9 @@ fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
     }
     if any {
         text.push('\n');
-        text.push_str(&shares.render(form));
+        text.push_str(&shares.render_within(form, room, &[]));
     }
-    let on_flash = flash::datasets(datasets);
+    let on_flash = flash::datasets(datasets, room);
     if !on_flash.is_empty() {
         text.push('\n');
         text.push_str(&on_flash);
@@ -353,8 +359,12 @@ mod tests {
             ("demand_metadata_hits", 9000),
         ];
         let counters = counters.map(|(name, value)| (name.to_string(), value)).into();
-        let text = datasets(&BTreeMap::from([("tank".to_string(), counters)]));
+        let counters = BTreeMap::from([("tank".to_string(), counters)]);
+        let text = datasets(&counters, usize::MAX);
         let row: Vec<&str> = text.lines().nth(1).expect("a row").split_whitespace().collect();
         assert_eq!(row[4..12], ["300", "700", "30.0", "%", "20.0", "%", "100.0", "%"], "{text}");
+        let narrow = datasets(&counters, 80);
+        assert!(narrow.contains("30.0 %") && narrow.contains("GHOST HITS, EVICTED"), "{narrow}");
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
     }
 }

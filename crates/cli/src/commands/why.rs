@@ -4,13 +4,15 @@ use std::path::Path;
 use daemon::{Paths, Target};
 use warmfront::{HITS_MAX, HumanSize, RecordRun, Why};
 
-use crate::bars::{coloured, is_unicode, width};
+use crate::bars::{coloured, is_unicode, room, width};
 use crate::failure::{Failure, Result};
-use crate::format::{Form, count, json, percent, print, seconds};
+use crate::format::{Form, count, json, labelled, percent, print, seconds};
 use crate::table::Table;
 
 /// Rows of the table; the rest is in `--json`.
 const RUNS_SHOWN_MAX: usize = 40;
+/// Characters of the labels before the lines.
+const LABEL_WIDTH: usize = 11;
 
 pub(crate) fn why(paths: &Paths, form: Form, file: &Path) -> Result<()> {
     let target = Target::find(paths, file.as_os_str())?;
@@ -20,17 +22,16 @@ pub(crate) fn why(paths: &Paths, form: Form, file: &Path) -> Result<()> {
     let why = target.client()?.why(path)?;
     print(&match (form.json, form.script) {
         (true, _) => json(&why),
-        (_, true) => table(&why, usize::MAX, form),
-        _ => people(file, &why),
+        (_, true) => table(&why, usize::MAX, form).render(form),
+        _ => people(file, &why, room()),
     });
     Ok(())
 }
 
-fn people(file: &Path, why: &Why) -> String {
+fn people(file: &Path, why: &Why, room: usize) -> String {
     let mut text = String::new();
-    let mut line = |label: &str, value: String| {
-        let _ = writeln!(text, "{label:<11} {value}");
-    };
+    let mut line =
+        |label: &str, value: String| text.push_str(&labelled(label, LABEL_WIDTH, &value, room));
     line("file", file.display().to_string());
     let promote = if why.promote { "" } else { ", promote=off" };
     line("dataset", format!("{} (primarycache={}{promote})", why.dataset, why.primarycache));
@@ -76,9 +77,12 @@ fn people(file: &Path, why: &Why) -> String {
     }
     let picture = picture(&why.runs, width().saturating_sub(14));
     let _ = writeln!(text, "\n  {picture}");
-    let _ = writeln!(text, "  {}\n", legend(why.flash.is_some()));
+    for line in legend(why.flash.is_some(), room) {
+        let _ = writeln!(text, "  {line}");
+    }
+    text.push('\n');
     let form = Form { script: false, exact: false, json: false };
-    text.push_str(&table(why, RUNS_SHOWN_MAX, form));
+    text.push_str(&table(why, RUNS_SHOWN_MAX, form).render_within(form, room, &[]));
     if why.runs.len() > RUNS_SHOWN_MAX {
         let more = why.runs.len() - RUNS_SHOWN_MAX;
         let _ = writeln!(text, "and {more} more runs; --json has all");
@@ -139,7 +143,8 @@ fn mark(state: &str) -> (char, u8) {
     }
 }
 
-fn legend(has_flash: bool) -> String {
+/// What the marks mean, in lines that begin 2 characters further in.
+fn legend(has_flash: bool, room: usize) -> Vec<String> {
     let names = [
         ("mfu", "frequently used"),
         ("mru", "recently used"),
@@ -147,18 +152,27 @@ fn legend(has_flash: bool) -> String {
         ("ghost", "evicted lately"),
         ("absent", "not cached"),
     ];
-    let entries: Vec<String> = names
-        .iter()
-        .filter(|(state, _)| has_flash || *state != "flash")
-        .map(|(state, name)| {
-            let (mark, colour) = mark(state);
-            format!("{} {name}", coloured(&mark.to_string(), colour))
-        })
-        .collect();
-    entries.join("   ")
+    let mut lines: Vec<String> = Vec::new();
+    let mut taken = 0;
+    for (state, name) in names.iter().filter(|(state, _)| has_flash || *state != "flash") {
+        let (mark, colour) = mark(state);
+        let entry = format!("{} {name}", coloured(&mark.to_string(), colour));
+        let entry_width = 2 + name.len();
+        match lines.last_mut() {
+            Some(line) if taken + 3 + entry_width <= room.saturating_sub(2) => {
+                line.push_str(&format!("   {entry}"));
+                taken += 3 + entry_width;
+            }
+            _ => {
+                lines.push(entry);
+                taken = entry_width;
+            }
+        }
+    }
+    lines
 }
 
-fn table(why: &Why, rows_max: usize, form: Form) -> String {
+fn table(why: &Why, rows_max: usize, form: Form) -> Table {
     let since = |time: f64| if form.exact { format!("{time:.3}") } else { seconds(time) };
     let mut heads = vec![">RECORDS", "STATE", ">SINCE", ">HITS", "WHY"];
     if why.flash.is_some() {
@@ -190,7 +204,7 @@ fn table(why: &Why, rows_max: usize, form: Form) -> String {
         }
         table.row(row);
     }
-    table.render(form)
+    table
 }
 
 /// Accesses after the first, as far as they are counted.

@@ -358,7 +358,17 @@ pub(crate) const COLUMNS: &[Column] = &[
     column!("grow", "times a second that the ceiling was raised", Kind::Rate(&["ceiling_grows"])),
     column!("l2read", "records a second that RAM missed, with a cache device", Kind::Rate(&FLASH)),
     column!("l2hits", "of these, those that came from flash", Kind::Rate(&["l2_hits"])),
-    column!("l2miss", "of these, those that flash had not", Kind::Rate(&["l2_misses"])),
+    column!(
+        "l2miss",
+        "of these, those that flash did not give: it had them not, or was not asked",
+        Kind::Rate(&["l2_misses"])
+    ),
+    column!(
+        "l2skip",
+        "of these, those that flash may have and was not asked for: bypassed, slower or busy; of \
+         the pool",
+        Kind::Rate(&["l2_miss_bypassed", "l2_miss_slower", "l2_miss_busy"])
+    ),
     column!(
         "l2hit%",
         "share of what RAM missed that came from flash",
@@ -366,7 +376,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     ),
     column!(
         "l2miss%",
-        "share of what RAM missed that flash had not",
+        "share of what RAM missed that flash did not give",
         Kind::Share { part: &["l2_misses"], whole: &FLASH }
     ),
     column!("l2fed", "records a second that flash took in", Kind::Rate(&["l2_fed"])),
@@ -377,7 +387,8 @@ pub(crate) const COLUMNS: &[Column] = &[
 ];
 
 impl Column {
-    fn width(&self) -> usize {
+    /// Characters that it takes.
+    pub(crate) fn width(&self) -> usize {
         let least = match self.kind {
             Kind::Time => 8,
             Kind::Setting | Kind::TxgState => 9,

@@ -1,5 +1,4 @@
 use std::fs;
-use std::io::IsTerminal;
 use std::path::Path;
 
 use ::lab::experiment::{self, Basis, Entry, Experiment, ExperimentError, Finding, Outcome};
@@ -7,7 +6,7 @@ use indicatif::ProgressStyle;
 
 use super::{check_writable, filled, progress_bar};
 use crate::arguments::ExperimentArguments;
-use crate::bars::width;
+use crate::bars::{room, width};
 use crate::failure::{Failure, Result};
 use crate::format::{Form, print};
 use crate::table::Table;
@@ -24,8 +23,7 @@ pub(crate) fn list() -> Result<()> {
     let mut table = Table::new(&["NAME", "QUESTION"]);
     let names = Experiment::names().iter().map(|name| name.len()).max().unwrap_or(0);
     // Who searches the list finds a question in one line.
-    let is_read = std::io::stdout().is_terminal();
-    let room = if is_read { width().saturating_sub(names + 2) } else { usize::MAX };
+    let room = room().saturating_sub(names + GAP_COLUMNS);
     for name in Experiment::names() {
         let experiment = Experiment::shipped(name).map_err(Failure::new)?;
         let mut lines = filled(&experiment.question, room);

@@ -1,5 +1,4 @@
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::num::NonZeroU32;
 
 use indicatif::ProgressStyle;
@@ -11,7 +10,7 @@ use warmfront::{HumanSize, Properties, Property};
 use super::report::recorded;
 use super::{check_writable, filled, list, progress_bar, size, split, write_plot};
 use crate::arguments::SizeArguments;
-use crate::bars::width;
+use crate::bars::{room, width};
 use crate::failure::{Failure, Result};
 use crate::format::{Form, json, print, things};
 use crate::table::Table;
@@ -174,9 +173,7 @@ fn people(found: &Sizing, plan: &SizingPlan, wish: &Wish, all: bool) -> String {
         all || best == Some(*choice) || worthwhile.iter().any(|worth| std::ptr::eq(*worth, *choice))
     };
     let shown: Vec<&Choice> = found.choices.iter().filter(is_shown).collect();
-    // Whoever reads it in a terminal sees lines that are not broken.
-    let room = if std::io::stdout().is_terminal() { width() } else { usize::MAX };
-    text.push_str(&table(&shown, best, plan, &found.currency, sampled, room));
+    text.push_str(&table(&shown, best, plan, &found.currency, sampled, room()));
     if !all {
         let responds = match worthwhile.len() {
             1 => "1 responds".to_string(),
@@ -252,39 +249,13 @@ fn table(
         column(">MAX REQ/S", &|choice| format!("{:.0}", choice.requests_per_s_max)),
         column(">FLASH LASTS", &|choice| choice.flash_life_years.map_or("-".to_string(), life)),
     ]);
-    let left_out = fit(&mut columns, room);
     let headings: Vec<&str> = columns.iter().map(|(heading, _)| heading.as_str()).collect();
     let mut table = Table::new(&headings);
     for row in 0..shown.len() {
         table.row(columns.iter().map(|(_, cells)| cells[row].clone()).collect());
     }
-    let mut text = table.render(Form { script: false, exact: false, json: false });
-    if !left_out.is_empty() {
-        let names = left_out.join(", ");
-        let _ = writeln!(text, "Left out, for a wider terminal or --json: {names}.");
-    }
-    text
-}
-
-/// Takes columns out until the rest fits; which these were.
-fn fit(columns: &mut Vec<(String, Vec<String>)>, room: usize) -> Vec<String> {
-    let mut left_out = Vec::new();
-    for name in LEFT_OUT_FIRST {
-        let width_of = |(heading, cells): &(String, Vec<String>)| {
-            let cells = cells.iter().map(|cell| cell.chars().count());
-            cells.chain([heading.trim_start_matches('>').len()]).max().unwrap_or(0)
-        };
-        let gaps = 2 * columns.len().saturating_sub(1);
-        if columns.iter().map(width_of).sum::<usize>() + gaps <= room {
-            break;
-        }
-        let is_named =
-            |(heading, _): &(String, Vec<String>)| heading.trim_start_matches('>') == name;
-        if let Some(at) = columns.iter().position(is_named) {
-            left_out.push(columns.remove(at).0.trim_start_matches('>').to_string());
-        }
-    }
-    left_out
+    let people = Form { script: false, exact: false, json: false };
+    table.render_within(people, room, &LEFT_OUT_FIRST)
 }
 
 /// How long flash lasts, in a unit that leaves more than nothing.

@@ -1,10 +1,9 @@
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use daemon::protocol::{CacheAdvice, CacheStatus, Status};
 use warmfront::HumanSize;
 
-use crate::format::{Form, count, percent, seconds, things};
+use crate::format::{Form, broken, count, labelled, percent, seconds, things};
 use crate::table::Table;
 
 /// What counts records that were offered to flash in vain.
@@ -16,8 +15,17 @@ const UNFED: [&str; 5] = [
     "l2_unfed_refused",
 ];
 
+/// What a narrow terminal can do without.
+const LEFT_OUT_FIRST: [&str; 3] = ["BUDGET LEFT", "DWPD", "LATENCY"];
+/// Why flash is not asked for a record that it may have.
+const NOT_ASKED: [(&str, &str); 3] = [
+    ("slower than the origin", "l2_miss_slower"),
+    ("bypassed", "l2_miss_bypassed"),
+    ("busy", "l2_miss_busy"),
+];
+
 /// What the cache devices hold and how they do; nothing where there is none.
-pub(super) fn flash(status: &Status) -> String {
+pub(super) fn flash(status: &Status, room: usize) -> String {
     if status.caches.is_empty() {
         return String::new();
     }
@@ -50,24 +58,26 @@ pub(super) fn flash(status: &Status) -> String {
             device.note.clone(),
         ]);
     }
-    let mut text = table.render(form);
+    let mut text = table.render_within(form, room, &LEFT_OUT_FIRST);
+    let sentence = |sentence: &str| broken(sentence, room).join("\n") + "\n";
     for device in &status.caches {
         let Some(line) = trouble(device) else { continue };
         let remedy = remedy(device, &status.pool).map_or(String::new(), |it| format!("; {it}"));
-        let _ = writeln!(text, "{line}{remedy}");
+        text.push_str(&sentence(&(line + &remedy)));
     }
     if let Some(advice) = &status.advice {
         text.push('\n');
-        text.push_str(&self::advice(advice));
+        text.push_str(&self::advice(advice, room));
         if status.caches.iter().any(|device| !device.is_direct) {
-            text.push_str("what flash gives is from the kernel's page cache, in part at least\n");
+            let cached = "what flash gives is from the kernel's page cache, in part at least";
+            text.push_str(&sentence(cached));
         }
     }
     text
 }
 
 /// What flash has of each dataset, and what is reserved there; nothing where there is no device.
-pub(super) fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> String {
+pub(super) fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>, room: usize) -> String {
     let heads = ["FLASH", ">SIZE", ">RESERVE", ">FED", ">NOT FED", ">HITS", ">MISSES"];
     let mut table = Table::new(&heads);
     let mut any = false;
@@ -96,7 +106,7 @@ pub(super) fn datasets(datasets: &BTreeMap<String, BTreeMap<String, u64>>) -> St
         any = true;
     }
     let form = Form { script: false, exact: false, json: false };
-    if any { table.render(form) } else { String::new() }
+    if any { table.render_within(form, room, &[]) } else { String::new() }
 }
 
 /// Why a device is not read from, and until when; or that it will not be found again.
@@ -171,11 +181,9 @@ pub(in crate::commands) fn too_early(advice: &CacheAdvice) -> Option<String> {
 }
 
 /// How well the devices fit the load, in words.
-fn advice(advice: &CacheAdvice) -> String {
+fn advice(advice: &CacheAdvice, room: usize) -> String {
     let mut text = String::new();
-    let mut line = |label: &str, value: String| {
-        let _ = writeln!(text, "{label:<12} {value}");
-    };
+    let mut line = |label: &str, value: String| text.push_str(&labelled(label, 12, &value, room));
     if let Some(early) = too_early(advice) {
         line("advice", early);
     }
@@ -226,6 +234,21 @@ fn advice(advice: &CacheAdvice) -> String {
     text
 }
 
+/// How many of the misses are of records for which flash was not asked, and why.
+fn not_asked(counter: &dyn Fn(&str) -> u64) -> String {
+    let reasons = NOT_ASKED.map(|(reason, name)| (reason, counter(name)));
+    let all: u64 = reasons.iter().map(|(_, times)| times).sum();
+    if all == 0 {
+        return String::new();
+    }
+    let reasons: Vec<String> = reasons
+        .iter()
+        .filter(|(_, times)| *times > 0)
+        .map(|(reason, times)| format!("{reason} {}", count(*times)))
+        .collect();
+    format!("; not asked for {} ({})", things(all, "record"), reasons.join(", "))
+}
+
 /// How much of a device holds something.
 fn share(device: &CacheStatus) -> String {
     percent(device.segments_used, device.segments)
@@ -245,6 +268,7 @@ pub(super) fn lines(counters: &BTreeMap<String, u64>) -> Vec<(&'static str, Stri
         HumanSize(counter("l2_hdr_size")),
         percent(hits, hits + misses),
     );
+    let flash = flash + &not_asked(&counter);
     let fed = counter("l2_fed") + counter("l2_metadata_fed");
     let unfed: u64 = UNFED.into_iter().map(counter).sum();
     let feed = format!(
@@ -255,4 +279,28 @@ pub(super) fn lines(counters: &BTreeMap<String, u64>) -> Vec<(&'static str, Stri
         count(counter("l2_killed")),
     );
     vec![("flash", flash), ("feed", feed)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misses_for_which_flash_was_not_asked_are_told_apart() {
+        let counters = [
+            ("l2_devices", 1),
+            ("l2_hits", 300),
+            ("l2_misses", 700),
+            ("l2_miss_absent", 200),
+            ("l2_miss_slower", 499),
+            ("l2_miss_busy", 1),
+        ];
+        let mut counters: BTreeMap<String, u64> =
+            counters.map(|(name, value)| (name.to_string(), value)).into();
+        let told = |counters: &_| lines(counters)[0].1.clone();
+        let reasons = "not asked for 500 records (slower than the origin 499, busy 1)";
+        assert!(told(&counters).ends_with(reasons), "{}", told(&counters));
+        counters.retain(|name, _| !name.starts_with("l2_miss_"));
+        assert!(told(&counters).ends_with("30.0 % of what RAM misses"), "{}", told(&counters));
+    }
 }

@@ -1,28 +1,19 @@
 use daemon::protocol::{IntentLogStatus, Status, TxgRow};
 use warmfront::HumanSize;
 
-use super::BAR_WIDTH;
-use crate::bars::{bar, coloured, is_unicode};
-use crate::format::{count, percent, seconds};
+use super::bar_beside;
+use crate::bars::coloured;
+use crate::format::{count, percent, seconds, things};
 
 /// How writes go, as lines with a label each.
-pub(super) fn lines(status: &Status) -> Vec<(&'static str, String)> {
+pub(super) fn lines(status: &Status, room: usize) -> Vec<(&'static str, String)> {
     let writes = &status.writes;
     let share = writes.dirty_bytes as f64 / writes.dirty_bytes_max.max(1) as f64;
-    let files = match writes.dirty_files {
-        1 => "1 file".to_string(),
-        files => format!("{} files", count(files)),
-    };
-    let mut lines = vec![(
-        "dirty",
-        format!(
-            "{} {} of {}, {} not at the origin, {files}",
-            bar(share, BAR_WIDTH, is_unicode()),
-            HumanSize(writes.dirty_bytes),
-            HumanSize(writes.dirty_bytes_max),
-            HumanSize(writes.waiting_bytes)
-        ),
-    )];
+    let files = things(writes.dirty_files, "file");
+    let [dirty, most, waiting] =
+        [writes.dirty_bytes, writes.dirty_bytes_max, writes.waiting_bytes].map(HumanSize);
+    let words = format!("{dirty} of {most}, {waiting} not at the origin, {files}");
+    let mut lines = vec![("dirty", bar_beside(&words, share, room))];
     if let Some(txg) = &writes.txg {
         lines.push(("txg", self::txg(txg, writes.last_sync.as_ref())));
     }
@@ -87,11 +78,11 @@ fn txg(txg: &TxgRow, last: Option<&TxgRow>) -> String {
 
 fn log(log: &IntentLogStatus, device: &str) -> Vec<(&'static str, String)> {
     let mut text = format!(
-        "{device}, {} of {} used ({}), {} commits",
+        "{device}, {} of {} used ({}), {}",
         HumanSize(log.used_bytes),
         HumanSize(log.ring_bytes),
         percent(log.used_bytes, log.ring_bytes),
-        count(log.commits)
+        things(log.commits, "commit")
     );
     if log.batch_max > 0 {
         text.push_str(&format!(", {:.1} records at once", log.batch_mean));
