@@ -190,12 +190,7 @@ fn a_mount_goes_on_without_a_device_that_hangs<H>(cache: &Path, hang: impl Fn() 
 
 #[test]
 fn a_mount_goes_on_without_a_cache_on_a_frozen_file_system() {
-    require!(
-        Requirement::Fuse,
-        Requirement::Root,
-        Requirement::Tool("mkfs.ext4"),
-        Requirement::Tool("fsfreeze")
-    );
+    require!(Requirement::Fuse, Requirement::FrozenDisk);
     let disk = SmallDisk::ext4(192 << 20);
     let cache = disk.path().join("cache");
     a_mount_goes_on_without_a_device_that_hangs(&cache, || Frozen::new(&disk));

@@ -90,12 +90,7 @@ fn a_log_hangs<H>(log: &Path, hang: impl Fn() -> H) {
 
 #[test]
 fn nothing_goes_on_without_a_log_on_a_frozen_file_system() {
-    require!(
-        Requirement::Fuse,
-        Requirement::Root,
-        Requirement::Tool("mkfs.ext4"),
-        Requirement::Tool("fsfreeze")
-    );
+    require!(Requirement::Fuse, Requirement::FrozenDisk);
     let disk = SmallDisk::ext4(96 << 20);
     a_log_hangs(&disk.path().join("log"), || Frozen::new(&disk));
 }
@@ -110,6 +105,15 @@ fn nothing_goes_on_without_a_log_on_a_file_system_that_does_not_answer() {
     });
 }
 
+/// A disk that can be frozen, and a mount with its log there.
+fn with_log_on_a_disk() -> (SmallDisk, Mount) {
+    let disk = SmallDisk::ext4(96 << 20);
+    let log = format!("{}:32M", disk.path().join("log").display());
+    let builder = Mount::builder().argument("--arc-max=64M").argument("-owrite=back");
+    let mount = builder.argument("--log").argument(&log).start();
+    (disk, mount)
+}
+
 /// What makes what it writes last, in a script, to the file that is its first argument.
 const BY_FSYNC: &str = "printf contents >\"$0\" && sync \"$0\"";
 const BY_SYNCHRONOUS_WRITE: &str = "printf contents | dd of=\"$0\" oflag=sync status=none";
@@ -117,17 +121,9 @@ const BY_SYNCHRONOUS_WRITE: &str = "printf contents | dd of=\"$0\" oflag=sync st
 /// What the device holds goes to the origin, also of the one whose commit it was, as does what
 /// others write from then on.
 fn a_log_hangs_in_use(held_script: &'static str) {
-    require!(
-        Requirement::Fuse,
-        Requirement::Root,
-        Requirement::Tool("mkfs.ext4"),
-        Requirement::Tool("fsfreeze")
-    );
+    require!(Requirement::Fuse, Requirement::FrozenDisk);
     const GIVEN_UP_MAX: Duration = Duration::from_secs(40);
-    let disk = SmallDisk::ext4(96 << 20);
-    let log = format!("{}:32M", disk.path().join("log").display());
-    let builder = Mount::builder().argument("--arc-max=64M").argument("-owrite=back");
-    let mut mount = builder.argument("--log").argument(&log).start();
+    let (disk, mut mount) = with_log_on_a_disk();
     write(&mount.join("before"), "contents");
     let frozen = Frozen::new(&disk);
     std::thread::scope(|scope| {
@@ -166,16 +162,8 @@ fn a_log_hangs_in_use(held_script: &'static str) {
 /// Who unmounts is told what that waits for.
 #[test]
 fn an_unmount_names_a_log_that_hangs() {
-    require!(
-        Requirement::Fuse,
-        Requirement::Root,
-        Requirement::Tool("mkfs.ext4"),
-        Requirement::Tool("fsfreeze")
-    );
-    let disk = SmallDisk::ext4(96 << 20);
-    let log = format!("{}:32M", disk.path().join("log").display());
-    let builder = Mount::builder().argument("--arc-max=64M").argument("-owrite=back");
-    let mut mount = builder.argument("--log").argument(&log).start();
+    require!(Requirement::Fuse, Requirement::FrozenDisk);
+    let (disk, mut mount) = with_log_on_a_disk();
     for is_dirty in [true, false] {
         write(&mount.join("file"), "contents");
         match is_dirty {

@@ -12,6 +12,8 @@ pub enum Requirement {
     Root,
     /// A program of this name in `PATH` or among the tools that the set-up builds.
     Tool(&'static str),
+    /// A file system of its own that takes no writes for a while, as [`Frozen`](crate::Frozen).
+    FrozenDisk,
 }
 
 impl Requirement {
@@ -25,6 +27,10 @@ impl Requirement {
             Requirement::Tool(name) => find_tool(name)
                 .is_none()
                 .then(|| format!("needs the program {name}; scripts/setup test installs it")),
+            Requirement::FrozenDisk => {
+                let tools = ["mkfs.ext4", "fsfreeze"].map(Requirement::Tool);
+                [Requirement::Root].into_iter().chain(tools).find_map(Requirement::missing)
+            }
         }
     }
 }

@@ -60,6 +60,32 @@ fn crowd(
     (fetches.into_inner(), outcomes)
 }
 
+/// The cache is whole, and has counted fetches, of these the failed ones, and the abandoned ones.
+#[track_caller]
+fn assert_counted(cache: &Cache<u64, u64>, fetches: u64, failed: u64, abandoned: u64) {
+    let counted = cache.statistics();
+    assert_eq!(
+        (counted.fetches, counted.fetches_failed, counted.fetches_abandoned),
+        (fetches, failed, abandoned)
+    );
+    cache.validate().unwrap();
+}
+
+/// One of a crowd panics, as `end` or what weighs its value does: the others get an error, and
+/// nobody tries it again for them.
+#[track_caller]
+fn one_panics(cache: &Cache<u64, u64>, end: impl Fn() -> Result<u64, String> + Sync) {
+    let (fetches, outcomes) = crowd(cache, end);
+    assert_eq!(fetches, 1, "the others do not try it one after the other");
+    let those = |is_meant: &dyn Fn(&Option<_>) -> bool| {
+        outcomes.iter().filter(|outcome| is_meant(outcome)).count()
+    };
+    assert_eq!(those(&|outcome| outcome.is_none()), 1);
+    assert_eq!(those(&|outcome| matches!(outcome, Some(Err(FetchError::Panicked)))), 7);
+    assert_eq!(cache.get_or_fetch(&1, || Ok::<_, String>(8)).unwrap(), 8, "not poisoned");
+    assert_counted(cache, 2, 1, 0);
+}
+
 #[test]
 fn threads_and_tasks_share_one_fetch() {
     let cache = small();
@@ -87,18 +113,7 @@ fn an_error_reaches_all_and_is_not_kept() {
 
 #[test]
 fn a_panic_goes_on_in_its_caller_and_is_an_error_for_the_others() {
-    let cache = small();
-    let (fetches, outcomes) = crowd(&cache, || panic!("meant to happen in this test"));
-    assert_eq!(fetches, 1);
-    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_none()).count(), 1);
-    let errors = outcomes
-        .iter()
-        .filter(|outcome| matches!(outcome, Some(Err(FetchError::Panicked))))
-        .count();
-    assert_eq!(errors, 7);
-    assert_eq!(cache.get_or_fetch(&1, || Ok::<_, String>(8)).unwrap(), 8, "not poisoned");
-    assert_eq!(cache.statistics().fetches_failed, 1);
-    cache.validate().unwrap();
+    one_panics(&small(), || panic!("meant to happen in this test"));
 }
 
 /// A weigher that panics on 7 and is fine with the rest.
@@ -112,19 +127,7 @@ fn with_a_trap() -> Cache<u64, u64> {
 
 #[test]
 fn a_weigher_that_panics_does_so_in_its_caller_and_is_an_error_for_the_others() {
-    let cache = with_a_trap();
-    let (fetches, outcomes) = crowd(&cache, || Ok(7));
-    assert_eq!(fetches, 1, "the others do not try it one after the other");
-    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_none()).count(), 1);
-    let errors = outcomes
-        .iter()
-        .filter(|outcome| matches!(outcome, Some(Err(FetchError::Panicked))))
-        .count();
-    assert_eq!(errors, 7);
-    assert_eq!(cache.get_or_fetch(&1, || Ok::<_, String>(8)).unwrap(), 8, "not poisoned");
-    let statistics = cache.statistics();
-    assert_eq!((statistics.fetches_failed, statistics.fetches_abandoned), (1, 0));
-    cache.validate().unwrap();
+    one_panics(&with_a_trap(), || Ok(7));
 }
 
 #[test]
@@ -219,9 +222,7 @@ fn a_dropped_future_hands_over_to_one_that_waits() {
             assert_eq!(waiter.join().unwrap().unwrap(), 4);
         }
     });
-    let statistics = cache.statistics();
-    assert_eq!((statistics.fetches, statistics.fetches_abandoned), (2, 1));
-    cache.validate().unwrap();
+    assert_counted(&cache, 2, 0, 1);
 }
 
 #[test]
