@@ -573,6 +573,33 @@ fn space_is_that_of_the_origin() {
     mount.unmount();
 }
 
+/// Also where nobody else changes the origin: what a removed file held is free once it is let go.
+#[test]
+fn space_of_what_is_removed_is_free_again() {
+    require!(Requirement::Fuse, Requirement::Root);
+    for write in ["through", "back"] {
+        let disk = SmallDisk::new("16m");
+        let builder = Mount::builder().origin(disk.path()).property("coherence", "exclusive");
+        let mut mount = builder.property("write", write).start();
+        let free = |path: &Path| {
+            let space = rustix::fs::statvfs(path).expect("it answers");
+            space.f_bfree * space.f_frsize
+        };
+        let all = free(mount.path());
+        fill(&mount.join("file"), 1, 3 << 20);
+        let open = File::open(mount.join("file")).unwrap();
+        fs::remove_file(mount.join("file")).unwrap();
+        assert!(free(mount.path()) <= all, "it is open");
+        drop(open);
+        let is_free = || {
+            let told = free(mount.path());
+            told == all && free(mount.origin()) == all
+        };
+        assert!(wait_until(Duration::from_secs(5), is_free), "{write}: {}", free(mount.path()));
+        mount.unmount();
+    }
+}
+
 /// Locks of both kinds hold between programs.
 #[test]
 fn locks_exclude() {

@@ -661,13 +661,19 @@ impl Pool {
         let root = self.object(self.root())?;
         let trusted = trust(self.properties(&root).coherence).min(SPACE_TRUST_MAX);
         let now = self.now();
-        let kept = *self.space.lock();
-        match kept {
+        let (changes, told) = {
+            let known = self.space.lock();
+            (known.changes, known.told)
+        };
+        match told {
             Some((asked_at, space)) if now.saturating_sub(asked_at) < trusted => return Ok(space),
             _ => {}
         }
         let space = self.origin.space().await?;
-        *self.space.lock() = Some((now, space));
+        let mut known = self.space.lock();
+        if known.changes == changes {
+            known.told = Some((now, space));
+        }
         Ok(space)
     }
 
