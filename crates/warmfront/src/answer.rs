@@ -50,6 +50,17 @@ pub(crate) enum Content {
 }
 
 /// The names in a directory, without `.` and `..`.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// use warmfront::Listing;
+///
+/// let directory = pool.open_directory(pool.root()).await?;
+/// let listing: Arc<Listing> = directory.entries().await?;
+/// assert_eq!(listing[0].name, "file");
+/// # Ok(()) }) }
+/// ```
 pub type Listing = Vec<DirectoryEntry>;
 
 impl Cached {

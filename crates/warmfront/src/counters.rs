@@ -14,6 +14,12 @@ macro_rules! counters {
         }
 
         /// Name and meaning of each counter, in the order in which they are counted.
+        ///
+        /// ```
+        /// let (name, meaning) = warmfront::COUNTERS[0];
+        /// assert_eq!(name, "demand_data_hits");
+        /// assert!(meaning.contains("found in RAM"), "{meaning}");
+        /// ```
         pub const COUNTERS: &[(&str, &str)] = &[$(($name, concat!($($help,)+)),)+];
     };
 }

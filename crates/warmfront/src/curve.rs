@@ -15,6 +15,14 @@ use crate::record::Record;
 use crate::shares::ShareInForce;
 
 /// Curves of datasets that are told at once.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// // The pool's, and no more than so many of its datasets.
+/// assert!(pool.curves(None, true)?.len() <= 1 + warmfront::CURVES_MAX);
+/// # Ok(()) }) }
+/// ```
 pub const CURVES_MAX: usize = 256;
 
 /// All curves together take at most this share of the ceiling, as a divisor.
@@ -25,6 +33,16 @@ const CEILINGS_TOLD: u64 = 16;
 const TOLD_BYTES_MIN: u64 = 64 << 30;
 
 /// Of what a curve tells.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// use warmfront::CurveScope;
+///
+/// assert_eq!(pool.curve(None)?.scope, CurveScope::Pool);
+/// assert_eq!(pool.curve(Some("tank"))?.scope, CurveScope::Dataset);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CurveScope {
@@ -35,6 +53,20 @@ pub enum CurveScope {
 }
 
 /// The hit rate of one size.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// file.read(0, 8).await?;
+/// file.read(0, 8).await?;
+/// for point in pool.curve(None)?.points {
+///     println!("{:>12} bytes: {:.0} % hits", point.bytes, point.hit_rate * 100.0);
+///     assert!(point.hit_rate <= 0.5);
+/// }
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SizePoint {
     /// Bytes of contents in RAM.

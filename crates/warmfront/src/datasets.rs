@@ -33,6 +33,19 @@ pub struct Dataset {
 }
 
 /// Where a property's value comes from.
+///
+/// ```
+/// use warmfront::{Datasets, Source};
+///
+/// let datasets = Datasets::new("tank")?;
+/// datasets.create("tank/mail", None)?;
+/// datasets.set("tank", "recordsize", "16K")?;
+/// let rows = datasets.get("tank/mail")?;
+/// let recordsize = rows.iter().find(|row| row.property == "recordsize");
+/// let source = recordsize.map(|row| &row.source);
+/// assert_eq!(source, Some(&Source::Inherited("tank".to_string())));
+/// # Ok::<(), warmfront::DatasetError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -209,21 +222,53 @@ impl Dataset {
     }
 
     /// A number unlike that of any other dataset in the process.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", None)?;
+    /// let mail = datasets.of_path("mail".as_ref());
+    /// assert_ne!(mail.id(), datasets.of_path("".as_ref()).id());
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn id(&self) -> u32 {
         *self.id.get_or_init(next_id)
     }
 
     /// The name, from the pool down.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", None)?;
+    /// assert_eq!(datasets.of_path("mail/inbox".as_ref()).name(), "tank/mail");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The path, relative to the pool's top; empty for the pool's own dataset.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", Some("var/mail".as_ref()))?;
+    /// let mail = datasets.of_path("var/mail/inbox".as_ref());
+    /// assert_eq!(mail.path(), std::path::Path::new("var/mail"));
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The effective properties at this moment.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// let dataset = datasets.of_path("".as_ref());
+    /// assert_eq!(dataset.properties().recordsize, 128 << 10);
+    /// datasets.set("tank", "recordsize", "16K")?;
+    /// assert_eq!(datasets.of_path("".as_ref()).properties().recordsize, 16 << 10);
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn properties(&self) -> Properties {
         **self.effective.load()
     }
@@ -237,11 +282,26 @@ pub(crate) fn next_id() -> u32 {
 
 impl DatasetCursor {
     /// The dataset here.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// assert_eq!(datasets.root().dataset().name(), "tank");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn dataset(&self) -> Arc<Dataset> {
         self.dataset.clone()
     }
 
     /// One name further down.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", None)?;
+    /// let root = datasets.root();
+    /// assert_eq!(root.child("mail".as_ref()).dataset().name(), "tank/mail");
+    /// assert_eq!(root.child("other".as_ref()).dataset().name(), "tank");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn child(&self, name: &OsStr) -> DatasetCursor {
         let trie = self.trie.as_ref().and_then(|trie| trie.children.get(name).cloned());
         let dataset = trie.as_ref().and_then(|trie| trie.dataset.clone());
@@ -254,6 +314,14 @@ impl Datasets {
     ///
     /// # Errors
     /// When the pool's name is not well formed.
+    ///
+    /// ```
+    /// use warmfront::Datasets;
+    ///
+    /// assert!(Datasets::new("tank").is_ok());
+    /// let error = Datasets::new("tank/mail").unwrap_err().to_string();
+    /// assert!(error.contains("has no `/`"), "{error}");
+    /// ```
     pub fn new(pool: &str) -> Result<Datasets, DatasetError> {
         Ok(Datasets {
             state: RwLock::new(State::of(DatasetTree::new(pool)?)),
@@ -264,11 +332,28 @@ impl Datasets {
     }
 
     /// Changes whenever the answer to any question about the tree may have changed.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// let before = datasets.epoch();
+    /// datasets.set("tank", "recordsize", "16K")?;
+    /// // Whoever has kept an answer asks again.
+    /// assert_ne!(datasets.epoch(), before);
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
     /// The top of the tree of paths.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", None)?;
+    /// let inbox = datasets.root().child("mail".as_ref()).child("inbox".as_ref());
+    /// assert_eq!(inbox.dataset().name(), "tank/mail");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn root(&self) -> DatasetCursor {
         self.state.read().root()
     }
@@ -490,6 +575,14 @@ impl Datasets {
     ///
     /// # Errors
     /// What does not fit.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", None)?;
+    /// datasets.set("tank", "recordsize", "16K")?;
+    /// datasets.validate().expect("what is inherited follows from what is set");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn validate(&self) -> Result<(), String> {
         let state = self.state.read();
         state.tree.validate()?;

@@ -63,6 +63,16 @@ impl Pool {
     ///
     /// # Errors
     /// As [`open_directory`](Pool::open_directory).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// use warmfront::Reader;
+    ///
+    /// let directory = pool.open_directory_for(Reader::Passing, pool.root()).await?;
+    /// assert_eq!(directory.entries().await?.len(), 1);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn open_directory_for(
         self: &Arc<Self>,
         reader: Reader,
@@ -127,11 +137,29 @@ impl Pool {
 
 impl OpenDirectory {
     /// Which directory this is.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let directory = pool.open_directory(pool.root()).await?;
+    /// assert_eq!(directory.object(), pool.root());
+    /// # Ok(()) }) }
+    /// ```
     pub fn object(&self) -> ObjectId {
         self.object.id
     }
 
     /// The directory above; the root is its own parent.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let name = "mail".as_ref();
+    /// let node = Node { parent: pool.root(), name, permissions: 0o755, caller: CALLER };
+    /// let mail = pool.make_directory(node).await?;
+    /// assert_eq!(pool.open_directory(mail.object).await?.parent(), pool.root());
+    /// # Ok(()) }) }
+    /// ```
     pub fn parent(&self) -> ObjectId {
         self.object.place().parent.as_ref().map_or(self.object.id, |(parent, _)| *parent)
     }
@@ -163,6 +191,17 @@ impl OpenDirectory {
     }
 
     /// Lets go of the names, once all have been read.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let directory = pool.open_directory(pool.root()).await?;
+    /// let listed = directory.entries().await?.len();
+    /// // They take no room any more; who asks again gets them again.
+    /// directory.let_go();
+    /// assert_eq!(directory.entries().await?.len(), listed);
+    /// # Ok(()) }) }
+    /// ```
     pub fn let_go(&self) {
         *self.listing.lock() = None;
         *self.ahead.lock() = 0..0;
@@ -200,6 +239,17 @@ impl OpenDirectory {
     /// or cannot be told.
     ///
     /// When the origin has to be asked, the look-ups of the entries that follow are sent along.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let directory = pool.open_directory(pool.root()).await?;
+    /// let found = directory.found(0).await.expect("it has an entry");
+    /// assert_eq!(found.attributes.size, 8);
+    /// pool.forget(found.object, 1);
+    /// assert!(directory.found(1).await.is_none());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn found(&self, index: usize) -> Option<Found> {
         let listing = self.held().await.ok()?;
         let name = &listing.get(index)?.name;

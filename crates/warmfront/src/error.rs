@@ -61,20 +61,54 @@ pub enum EngineError {
 
 impl EngineError {
     /// Whether the origin itself has said that the name does not exist.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let error = pool.lookup(pool.root(), "nowhere".as_ref()).await.unwrap_err();
+    /// assert!(error.is_not_found());
+    /// # Ok(()) }) }
+    /// ```
     pub fn is_not_found(&self) -> bool {
         matches!(self, EngineError::Origin(error) if error.is_not_found())
     }
 
     /// Whether the origin could not be asked at all, so that nothing can have changed there.
+    ///
+    /// ```
+    /// use warmfront::EngineError;
+    /// use warmfront::storage::OriginError;
+    ///
+    /// let error = EngineError::from(OriginError::Unreachable { operation: "read" });
+    /// assert!(error.is_unreachable() && !error.is_not_found());
+    /// ```
     pub fn is_unreachable(&self) -> bool {
         matches!(self, EngineError::Origin(error) if error.is_unreachable())
     }
 
     /// Whether the object under a name turned out to be another one.
+    ///
+    /// ```
+    /// use warmfront::EngineError;
+    /// use warmfront::storage::OriginError;
+    ///
+    /// let error = EngineError::from(OriginError::Stale { operation: "open" });
+    /// assert!(error.is_stale(), "the name is to be looked up again");
+    /// ```
     pub fn is_stale(&self) -> bool {
         matches!(self, EngineError::Origin(OriginError::Stale { .. }))
     }
 }
 
 /// The result of a call to the engine.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// async fn size(pool: &Pool, name: &str) -> warmfront::Result<u64> {
+///     Ok(pool.lookup(pool.root(), name.as_ref()).await?.attributes.size)
+/// }
+/// assert_eq!(size(&pool, "file").await?, 8);
+/// # Ok(()) }) }
+/// ```
 pub type Result<T> = std::result::Result<T, EngineError>;

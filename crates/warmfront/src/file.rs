@@ -23,6 +23,22 @@ use crate::version::Version;
 const DROP_RECORDS_MAX: u64 = 1 << 16;
 
 /// What the kernel may keep of a file's pages above the ARC.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// use warmfront::KernelCache;
+///
+/// pool.datasets().set("tank", "pagecache", "on")?;
+/// let file = pool.open_file(found.object, READ_WRITE).await?;
+/// match file.kernel_cache() {
+///     KernelCache::Bypass => println!("read past the kernel's pages"),
+///     KernelCache::Keep => println!("read through the kernel's pages"),
+///     KernelCache::Refresh => println!("drop the kernel's pages first"),
+/// }
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelCache {
     /// None: every read comes here.
@@ -86,6 +102,18 @@ impl Pool {
     ///
     /// # Errors
     /// As [`open_file`](Pool::open_file).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// use warmfront::Reader;
+    ///
+    /// // A backup: what it reads does not push out what others use.
+    /// let file = pool.open_file_for(Reader::Passing, found.object, READ_WRITE).await?;
+    /// assert_eq!(file.read(0, 8).await?.to_vec(), b"contents");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn open_file_for(
         self: &Arc<Self>,
         reader: Reader,
@@ -173,6 +201,18 @@ impl Pool {
     ///
     /// # Errors
     /// As [`create_file`](Pool::create_file).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// use warmfront::Reader;
+    ///
+    /// let name = "new".as_ref();
+    /// let node = Node { parent: pool.root(), name, permissions: 0o644, caller: CALLER };
+    /// let (found, file) = pool.create_file_for(Reader::Passing, node, READ_WRITE).await?;
+    /// assert_eq!((file.object(), found.attributes.size), (found.object, 0));
+    /// # Ok(()) }) }
+    /// ```
     pub async fn create_file_for(
         self: &Arc<Self>,
         reader: Reader,
@@ -356,11 +396,31 @@ impl Pool {
 
 impl OpenFile {
     /// Which object this is.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// assert_eq!(file.object(), found.object);
+    /// # Ok(()) }) }
+    /// ```
     pub fn object(&self) -> ObjectId {
         self.object.id
     }
 
     /// What the kernel may keep of the file.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// use warmfront::KernelCache;
+    ///
+    /// assert_eq!(file.kernel_cache(), KernelCache::Bypass, "pagecache=off is the default");
+    /// # Ok(()) }) }
+    /// ```
     pub fn kernel_cache(&self) -> KernelCache {
         self.kernel_cache
     }
@@ -387,6 +447,17 @@ impl OpenFile {
     }
 
     /// Whether it is a log that makes what is written last.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// assert!(!file.lasts_by_log(), "there is no log device yet");
+    /// # add_log(&pool).await?;
+    /// assert!(file.lasts_by_log(), "now there is one");
+    /// # Ok(()) }) }
+    /// ```
     pub fn lasts_by_log(&self) -> bool {
         self.tenant().properties().write == WriteMode::Back && self.pool.lasts_by_log()
     }
@@ -422,6 +493,15 @@ impl OpenFile {
     }
 
     /// Whether each write lasts when it returns.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// let mode = OpenMode { sync: true, ..READ_WRITE };
+    /// assert!(pool.open_file(found.object, mode).await?.syncs(), "as with O_SYNC");
+    /// # Ok(()) }) }
+    /// ```
     pub fn syncs(&self) -> bool {
         self.syncs
     }
@@ -472,6 +552,15 @@ impl OpenFile {
     }
 
     /// Whether it is open for writing.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// let mode = OpenMode { read: true, ..OpenMode::default() };
+    /// assert!(!pool.open_file(found.object, mode).await?.is_writable());
+    /// # Ok(()) }) }
+    /// ```
     pub fn is_writable(&self) -> bool {
         self.mode.write
     }

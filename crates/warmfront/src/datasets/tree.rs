@@ -52,6 +52,16 @@ impl DatasetTree {
     ///
     /// # Errors
     /// When the name or the path is wrong or taken, or the dataset above is missing.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.edit(|tree| {
+    ///     tree.create("tank/mail", None)?;
+    ///     tree.create("tank/mail/archive", Some("old/mail".as_ref()))
+    /// })?;
+    /// assert_eq!(datasets.of_path("old/mail/2009".as_ref()).name(), "tank/mail/archive");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn create(&mut self, name: &str, path: Option<&Path>) -> Result<(), DatasetError> {
         check_name(name)?;
         let (parent, last) = name.rsplit_once('/').ok_or_else(|| {
@@ -80,6 +90,18 @@ impl DatasetTree {
     ///
     /// # Errors
     /// When there is none, or it has others below it.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.create("tank/mail", None)?;
+    /// // One takes the place of the other: at no moment there are both, or none.
+    /// datasets.edit(|tree| {
+    ///     tree.destroy("tank/mail", false)?;
+    ///     tree.create("tank/post", Some("mail".as_ref()))
+    /// })?;
+    /// assert_eq!(datasets.of_path("mail".as_ref()).name(), "tank/post");
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn destroy(&mut self, name: &str, recursive: bool) -> Result<(), DatasetError> {
         self.check_known(name)?;
         if name == self.pool {
@@ -97,6 +119,16 @@ impl DatasetTree {
     ///
     /// # Errors
     /// When there is no such dataset, property or value.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.edit(|tree| {
+    ///     tree.set("tank", "recordsize", "16K")?;
+    ///     tree.set("tank", "prefetch", "none")
+    /// })?;
+    /// assert_eq!(datasets.local("tank")?.len(), 2);
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn set(&mut self, name: &str, property: &str, value: &str) -> Result<(), DatasetError> {
         let property = Property::by_name(property)?;
         let mut parsed = Properties::default();
@@ -109,6 +141,14 @@ impl DatasetTree {
     ///
     /// # Errors
     /// When there is no such dataset or property.
+    ///
+    /// ```
+    /// let datasets = warmfront::Datasets::new("tank")?;
+    /// datasets.set("tank", "recordsize", "16K")?;
+    /// datasets.edit(|tree| tree.inherit("tank", "recordsize", false))?;
+    /// assert!(datasets.local("tank")?.is_empty());
+    /// # Ok::<(), warmfront::DatasetError>(())
+    /// ```
     pub fn inherit(
         &mut self,
         name: &str,
