@@ -38,9 +38,32 @@ const BUFFERS_BYTES_MIN: u64 = 4 << 20;
 
 /// Notes, in a place that lasts, that what the pool's cache devices hold is void. See
 /// [`NotDurable`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use warmfront::flash::Renounce;
+///
+/// # let directory = tempfile::tempdir()?;
+/// let note = directory.path().join("caches-are-void");
+/// let path = note.clone();
+/// // It has to last when this returns.
+/// let renounce: Renounce = Arc::new(move || std::fs::File::create(&path)?.sync_all());
+/// renounce()?;
+/// assert!(note.exists());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub type Renounce = Arc<dyn Fn() -> std::io::Result<()> + Send + Sync>;
 
 /// What the flash level of a pool is made of.
+///
+/// ```
+/// use warmfront::flash::{FlashOptions, Options};
+///
+/// // A device that may be written to as fast as it takes it.
+/// let options = Options { dwpd_hundredths: None, ..Options::default() };
+/// let flash = FlashOptions { options, renounce: None };
+/// assert!(flash.options.dwpd_hundredths.is_none());
+/// ```
 #[derive(Clone, Default)]
 pub struct FlashOptions {
     /// How it works.
@@ -207,12 +230,34 @@ impl Pool {
 
     /// The `l2reserve` of a dataset, and what of it is in force, bytes; `None` without one, and
     /// without cache devices.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_cache(&pool).await?;
+    /// pool.datasets().set("tank", "l2reserve", "8M")?;
+    /// pool.expire_all();
+    /// let dataset = pool.datasets().root().dataset();
+    /// assert_eq!(pool.reserve_on_flash_of(&dataset), Some((8 << 20, 8 << 20)));
+    /// # Ok(()) }) }
+    /// ```
     pub fn reserve_on_flash_of(&self, dataset: &Dataset) -> Option<(u64, u64)> {
         let wanted = self.reserve_wanted(dataset).filter(|_| self.has_caches())?;
         Some((wanted, self.flash.level.reserve_in_force(self.flash.numbers.of(dataset.name()))))
     }
 
     /// The `l2limit` of a dataset, bytes; `None` without one, and without cache devices.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_cache(&pool).await?;
+    /// let dataset = pool.datasets().root().dataset();
+    /// assert_eq!(pool.limit_on_flash_of(&dataset), None);
+    /// pool.datasets().set("tank", "l2limit", "8M")?;
+    /// assert_eq!(pool.limit_on_flash_of(&dataset), Some(8 << 20));
+    /// # Ok(()) }) }
+    /// ```
     pub fn limit_on_flash_of(&self, dataset: &Dataset) -> Option<u64> {
         let limit = dataset.properties().l2limit.filter(|_| self.has_caches())?;
         Some(self.of_flash(limit))
@@ -231,6 +276,18 @@ impl Pool {
     /// Stops using a cache device without waiting for it, which may hang. `None` if there is no
     /// such one. The caller [wipes](Detached::wipe) it; where it cannot be wiped, the others have
     /// to [begin another life](Pool::begin_life_of_caches).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_cache(&pool).await?;
+    /// let device = pool.flash_statistics().rings[0].device;
+    /// let detached = pool.detach_cache(device).expect("it is in use");
+    /// // From here on nothing that it held is believed.
+    /// detached.wipe().await?;
+    /// assert!(pool.detach_cache(device).is_none());
+    /// # Ok(()) }) }
+    /// ```
     pub fn detach_cache(&self, device: [u8; 16]) -> Option<Detached> {
         let detached = self.flash.level.detach(device);
         self.reserve_on_flash();
@@ -240,12 +297,35 @@ impl Pool {
 
     /// Names this start anew on the cache devices, so that those which are no longer a part of the
     /// pool, or took no tombstone, are not believed at the next start.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_cache(&pool).await?;
+    /// let device = pool.flash_statistics().rings[0].device;
+    /// let detached = pool.detach_cache(device).expect("it is in use");
+    /// // It cannot be wiped: then at the next start only who knows of life 2 is believed.
+    /// pool.begin_life_of_caches(2).await;
+    /// drop(detached);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn begin_life_of_caches(&self, life: u128) {
         self.flash.level.begin_life(life).await;
     }
 
     /// Writes down what the cache devices need to be warm at the next start, and on them what only
     /// RAM holds; then stops using them.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_cache(&pool).await?;
+    /// use warmfront::flash::Condition;
+    ///
+    /// pool.stop_caches().await;
+    /// assert_eq!(pool.flash_statistics().rings[0].condition, Condition::Stopped);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn stop_caches(self: &Arc<Self>) {
         if self.flash.is_in_use() {
             self.write_aliases(true).await;
@@ -255,16 +335,46 @@ impl Pool {
     }
 
     /// Waits until all is known that lies on the cache devices.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_cache(&pool).await?;
+    /// use warmfront::flash::Condition;
+    ///
+    /// pool.caches_recovered().await;
+    /// assert_eq!(pool.flash_statistics().rings[0].condition, Condition::Works);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn caches_recovered(&self) {
         self.flash.level.recovered().await;
     }
 
     /// How the flash level does.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_cache(&pool).await?;
+    /// let flash = pool.flash_statistics();
+    /// println!("{} hits, {} bytes written", flash.hits, flash.written_bytes);
+    /// assert_eq!((flash.rings.len(), flash.rings[0].size_bytes), (1, 64 << 20));
+    /// # Ok(()) }) }
+    /// ```
     pub fn flash_statistics(&self) -> Statistics {
         self.flash.level.statistics()
     }
 
     /// Whether there is a cache device.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// assert!(!pool.has_caches());
+    /// # add_cache(&pool).await?;
+    /// assert!(pool.has_caches(), "one has been added");
+    /// # Ok(()) }) }
+    /// ```
     pub fn has_caches(&self) -> bool {
         self.flash.is_in_use()
     }

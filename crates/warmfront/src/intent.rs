@@ -34,6 +34,12 @@ const KEPT_MAX: Duration = Duration::from_secs(60);
 const ATTEMPTS_MAX: usize = 4;
 
 /// How long a log device may keep a block before it is given up.
+///
+/// ```
+/// // To look so often is soon enough.
+/// let interval = warmfront::LOG_SILENCE_MAX / 10;
+/// assert_eq!(interval.as_secs(), 1);
+/// ```
 pub const LOG_SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// A pool's log device.
@@ -116,6 +122,20 @@ impl Pool {
     ///
     /// # Errors
     /// When it does not take everything. The log is then still in use.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_log(&pool).await?;
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// file.sync(false).await?;
+    /// let log = pool.remove_log().await?.expect("there was one");
+    /// assert!(!pool.is_dirty(), "the origin has what the log had");
+    /// println!("{} commits", log.statistics().commits);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn remove_log(self: &Arc<Self>) -> Result<Option<Arc<Log>>> {
         let Some(intent) = self.intent() else {
             if self.has_log_to_renounce() {
@@ -145,6 +165,19 @@ impl Pool {
     }
 
     /// How the log device does.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_log(&pool).await?;
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// file.sync(false).await?;
+    /// let log = pool.log_statistics().expect("there is a log device");
+    /// assert_eq!((log.commits, log.failures), (1, 0));
+    /// # Ok(()) }) }
+    /// ```
     pub fn log_statistics(&self) -> Option<zil::Statistics> {
         self.intent().map(|intent| intent.log.statistics())
     }
@@ -177,6 +210,15 @@ impl Pool {
 
     /// Gives up the log with this id although its device takes what it is given, since a replay
     /// would not find it: `reason` says why. What it made last is brought to the origin.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_log(&pool).await?;
+    /// pool.give_up_log([2; 16], "/dev/nvme0n1 was taken away");
+    /// assert!(pool.has_lost_log());
+    /// # Ok(()) }) }
+    /// ```
     pub fn give_up_log(self: &Arc<Self>, id: [u8; 16], reason: &str) {
         let Some(intent) = self.intent().filter(|intent| intent.log.id() == id) else { return };
         self.give_up(&intent, &reason);
@@ -184,6 +226,16 @@ impl Pool {
 
     /// Gives up the log if its device has not answered for a while. The thread of a caller whom the
     /// device holds stays so; what the log made last is brought to the origin.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_log(&pool).await?;
+    /// // To be called once in a while.
+    /// pool.give_up_silent_log();
+    /// assert!(!pool.has_lost_log(), "the device answers");
+    /// # Ok(()) }) }
+    /// ```
     pub fn give_up_silent_log(self: &Arc<Self>) {
         let Some(intent) = self.intent() else { return };
         if let Some(failed) = intent.log.give_up_overdue(LOG_SILENCE_MAX) {
@@ -223,17 +275,53 @@ impl Pool {
 
     /// Whether it is a log that makes changes last, also one that has failed and is not yet noted
     /// as given up.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// assert!(!pool.lasts_by_log());
+    /// # add_log(&pool).await?;
+    /// assert!(pool.lasts_by_log(), "a log device has been added");
+    /// # Ok(()) }) }
+    /// ```
     pub fn lasts_by_log(&self) -> bool {
         self.intent().is_some() || self.has_log_to_renounce()
     }
 
     /// Whether the log device has failed.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_log(&pool).await?;
+    /// assert!(!pool.has_lost_log());
+    /// pool.give_up_log([2; 16], "/dev/nvme0n1 was taken away");
+    /// assert!(pool.has_lost_log(), "until it is removed, or another one is added");
+    /// # Ok(()) }) }
+    /// ```
     pub fn has_lost_log(&self) -> bool {
         self.lost_log.lock().is_some()
     }
 
     /// Whether all that had been changed `age` ago lasts at the origin, since the log device has
     /// failed. Who waits for the device to make it last need not.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_log(&pool).await?;
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// file.write(0, b"C").await?;
+    /// let written = Instant::now();
+    /// assert!(!pool.lasts_without_log(written.elapsed()), "it is the log that makes it last");
+    /// pool.give_up_log([2; 16], "/dev/nvme0n1 was taken away");
+    /// file.sync(false).await?;
+    /// assert!(pool.lasts_without_log(written.elapsed()));
+    /// # Ok(()) }) }
+    /// ```
     pub fn lasts_without_log(&self, age: Duration) -> bool {
         self.has_lost_log()
             && !self.has_log_to_renounce()

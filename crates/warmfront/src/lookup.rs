@@ -50,6 +50,15 @@ pub struct Found {
 }
 
 /// The attributes of an object.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// let answer = pool.attributes(found.object, None).await?;
+/// println!("{} bytes, which holds for {:?}", answer.attributes.size, answer.ttl);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Attributed {
     /// The attributes.
@@ -82,6 +91,17 @@ impl Pool {
     ///
     /// # Errors
     /// As [`lookup`](Pool::lookup).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// use warmfront::Reader;
+    ///
+    /// let found = pool.lookup_for(Reader::Passing, pool.root(), "file".as_ref()).await?;
+    /// assert_eq!(found.attributes.size, 8);
+    /// pool.forget(found.object, 1);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn lookup_for(
         &self,
         reader: Reader,
@@ -109,6 +129,17 @@ impl Pool {
     /// How long a name that was not found in `parent` may be taken not to exist.
     ///
     /// Zero under `coherence=open`: asking for a name is part of opening it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(pool.negative_ttl(pool.root()), Duration::ZERO, "coherence=open is the default");
+    /// pool.datasets().set("tank", "coherence", "ttl=1")?;
+    /// assert_eq!(pool.negative_ttl(pool.root()), Duration::from_secs(1));
+    /// # Ok(()) }) }
+    /// ```
     pub fn negative_ttl(&self, parent: ObjectId) -> Duration {
         let Ok(directory) = self.object(parent) else {
             return Duration::ZERO;
@@ -370,6 +401,17 @@ impl Pool {
     ///
     /// # Errors
     /// As [`attributes`](Pool::attributes).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// use warmfront::Reader;
+    ///
+    /// let answer = pool.attributes_for(Reader::Passing, found.object, None).await?;
+    /// assert_eq!(answer.attributes.size, 8);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn attributes_for(
         &self,
         reader: Reader,
@@ -605,6 +647,18 @@ impl Pool {
     ///
     /// # Errors
     /// As [`read_link`](Pool::read_link).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// use warmfront::Reader;
+    ///
+    /// let name = "link".as_ref();
+    /// let node = Node { parent: pool.root(), name, permissions: 0o755, caller: CALLER };
+    /// let link = pool.symlink(node, "file".as_ref()).await?;
+    /// assert_eq!(*pool.read_link_for(Reader::Passing, link.object).await?, "file");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn read_link_for(&self, reader: Reader, id: ObjectId) -> Result<Arc<OsString>> {
         let object = self.object(id)?;
         let tenant = self.tenant_for(&object, reader);

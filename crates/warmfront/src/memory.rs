@@ -96,6 +96,15 @@ pub(crate) struct InRam {
 }
 
 /// Bytes charged to the ceiling for as long as this lives.
+///
+/// ```
+/// let memory = warmfront::Memory::new(64 << 20);
+/// let before = memory.charged_bytes();
+/// let charged = memory.charge_request(8 << 20).expect("it is large");
+/// assert_eq!(memory.charged_bytes(), before + (8 << 20));
+/// drop(charged);
+/// assert_eq!(memory.charged_bytes(), before);
+/// ```
 #[derive(Debug)]
 pub struct Charged<'a> {
     memory: &'a Memory,
@@ -120,6 +129,12 @@ impl Memory {
 
     /// As [`new`](Memory::new), but what it does follows from the seed and from what it is asked,
     /// on any machine: for simulations.
+    ///
+    /// ```
+    /// // The same seed and the same load: the same hits, on any machine.
+    /// let memory = warmfront::Memory::repeatable(64 << 20, 1);
+    /// assert_eq!(memory.ceiling_bytes(), 64 << 20);
+    /// ```
     pub fn repeatable(ceiling_bytes: u64, seed: u64) -> Arc<Memory> {
         let options = arc::Options {
             shards: Some(REPEATABLE_SHARDS),
@@ -149,6 +164,12 @@ impl Memory {
     }
 
     /// The bytes of RAM that everything together may take.
+    ///
+    /// ```
+    /// let memory = warmfront::Memory::new(64 << 20);
+    /// println!("at most {}", warmfront::HumanSize(memory.ceiling_bytes()));
+    /// assert_eq!(memory.ceiling_bytes(), 64 << 20);
+    /// ```
     pub fn ceiling_bytes(&self) -> u64 {
         self.ceiling_bytes.load(Ordering::Relaxed)
     }
@@ -190,11 +211,33 @@ impl Memory {
 
     /// Says how far the ceiling will grow again at most after it had to shrink. Reserves may be
     /// promised up to that; without it, up to the present ceiling.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// pool.memory().set_ceiling_bytes(32 << 20);
+    /// assert!(pool.datasets().set("tank", "arcreserve", "40M").is_err());
+    /// // The ceiling is low only for a while.
+    /// pool.memory().set_ceiling_bytes_max(64 << 20);
+    /// pool.datasets().set("tank", "arcreserve", "40M")?;
+    /// # Ok(()) }) }
+    /// ```
     pub fn set_ceiling_bytes_max(&self, ceiling_bytes_max: u64) {
         self.ceiling_bytes_max.store(ceiling_bytes_max, Ordering::Relaxed);
     }
 
     /// Bytes charged besides the cache: objects in use and reads under way.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let memory = pool.memory();
+    /// let before = memory.charged_bytes();
+    /// // What is looked up is in use, until it is given back.
+    /// let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// assert!(memory.charged_bytes() > before);
+    /// # Ok(()) }) }
+    /// ```
     pub fn charged_bytes(&self) -> u64 {
         self.charged_bytes.load(Ordering::Relaxed)
     }
@@ -358,6 +401,14 @@ impl Memory {
     }
 
     /// What all datasets of all pools together have reserved.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// pool.datasets().set("tank", "arcreserve", "8M")?;
+    /// assert_eq!(pool.memory().reserves().wanted_bytes, 8 << 20);
+    /// # Ok(()) }) }
+    /// ```
     pub fn reserves(&self) -> Reserves {
         self.shares.lock().reserves(&self.cache, self.ceiling_bytes())
     }

@@ -1,4 +1,20 @@
 /// What has become of somebody who waits for a call.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use warmfront::{Patience, Waiting};
+///
+/// /// Set when the program was told to end.
+/// struct Ending(AtomicBool);
+///
+/// impl Patience for Ending {
+///     fn waiting(&self) -> Waiting {
+///         if self.0.load(Ordering::Relaxed) { Waiting::ToEnd } else { Waiting::On }
+///     }
+/// }
+///
+/// assert_eq!(Ending(AtomicBool::new(true)).waiting(), Waiting::ToEnd);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     /// He waits on.
@@ -48,6 +64,17 @@ pub trait Patience: Send + Sync {
 }
 
 /// Waits for as long as it takes.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// use warmfront::Endless;
+///
+/// assert_eq!(file.write_for(&Endless, 0, b"C").await?, 1);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Endless;
 
