@@ -36,6 +36,25 @@ use crate::write_back::WriteBack;
 pub(crate) const DEPTH_MAX: usize = 4096;
 
 /// What a pool is made of; see [`Pool`] for an example.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # use warmfront::flash::FlashOptions;
+/// let options = PoolOptions {
+///     name: "lake".to_string(),
+///     origin: Arc::new(MemoryOrigin::new()),
+///     datasets: Datasets::new("lake")?,
+///     // The two pools have one ceiling.
+///     memory: pool.memory().clone(),
+///     clock: Arc::new(RealClock::new()),
+///     spawn: Arc::new(ThreadPool::new("lake", 2)?),
+///     read_only: true,
+///     flash: FlashOptions::default(),
+/// };
+/// assert!(Pool::open(options).await?.is_read_only());
+/// # Ok(()) }) }
+/// ```
 pub struct PoolOptions {
     /// Its name.
     pub name: String,
@@ -56,6 +75,45 @@ pub struct PoolOptions {
 }
 
 /// What stands above the engine and caches its answers: the kernel, behind the FUSE door.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// /// Notes what nobody may believe any more. A door that can wait calls `told` when it is done.
+/// struct Log;
+///
+/// impl Invalidation for Log {
+///     fn expire_object(&self, object: ObjectId) {
+///         println!("{object:?}: all that is known of it");
+///     }
+///     fn expire_attributes(&self, object: ObjectId) {
+///         println!("{object:?}: its attributes");
+///     }
+///     fn expire_contents_later(&self, object: ObjectId, told: Box<dyn FnOnce() + Send>) {
+///         println!("{object:?}: its contents");
+///         told();
+///     }
+///     fn expire_name(&self, parent: ObjectId, name: &OsStr) {
+///         println!("{parent:?}: the name {name:?}");
+///     }
+///     fn expire_name_later(
+///         &self,
+///         parent: ObjectId,
+///         name: Arc<OsStr>,
+///         told: Box<dyn FnOnce() + Send>,
+///     ) {
+///         self.expire_name(parent, &name);
+///         told();
+///     }
+///     fn forget_later(&self, objects: Vec<Unused>, told: Box<dyn FnOnce() + Send>) {
+///         println!("{} objects need not be remembered", objects.len());
+///         told();
+///     }
+/// }
+///
+/// pool.set_invalidation(Arc::new(Log));
+/// # Ok(()) }) }
+/// ```
 pub trait Invalidation: Send + Sync {
     /// Everything known of the object, contents and attributes, must be asked for again.
     fn expire_object(&self, object: ObjectId);
@@ -180,6 +238,15 @@ impl Pool {
     ///
     /// # Errors
     /// When the origin does not answer, or datasets ask for shares of the ARC that cannot be given.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let options = options(Arc::new(MemoryOrigin::new()))?;
+    /// let pool = Pool::open(options).await?;
+    /// assert!(pool.open_directory(pool.root()).await?.entries().await?.is_empty());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn open(options: PoolOptions) -> Result<Arc<Pool>> {
         let metered = Arc::new(Layered::new(options.origin, Meter::default()));
         let entry = metered.root().await?;
@@ -238,16 +305,41 @@ impl Pool {
     ///
     /// # Errors
     /// What does not add up.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.read(0, 8).await?;
+    /// pool.validate_memory().expect("what is counted is there");
+    /// # Ok(()) }) }
+    /// ```
     pub fn validate_memory(&self) -> std::result::Result<(), String> {
         self.memory.cache.validate()
     }
 
     /// The pool's name.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// assert_eq!(pool.name(), "tank");
+    /// # Ok(()) }) }
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The top directory. It is always in use.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// assert_ne!(found.object, pool.root());
+    /// # Ok(()) }) }
+    /// ```
     pub fn root(&self) -> ObjectId {
         self.root
     }
@@ -278,11 +370,32 @@ impl Pool {
     }
 
     /// Bytes a second that a read of so many bytes gets from the origin, as of the last ones.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// assert_eq!(pool.origin_bytes_per_second(1 << 20), None, "nothing was read there yet");
+    /// pool.datasets().set("tank", "primarycache", "metadata")?;
+    /// file.write(0, &vec![7; 1 << 20]).await?;
+    /// file.sync(false).await?;
+    /// file.read(0, 1 << 20).await?;
+    /// assert!(pool.origin_bytes_per_second(1 << 20).is_some_and(|rate| rate > 0.0));
+    /// # Ok(()) }) }
+    /// ```
     pub fn origin_bytes_per_second(&self, bytes: u64) -> Option<f64> {
         self.pace.bytes_per_second(bytes)
     }
 
     /// Bytes a second that a read of so many bytes gets from flash, as of the last ones.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// assert_eq!(pool.flash_bytes_per_second(128 << 10), None, "there is no cache device");
+    /// # Ok(()) }) }
+    /// ```
     pub fn flash_bytes_per_second(&self, bytes: u64) -> Option<f64> {
         let rings = self.flash_statistics().rings;
         let devices = rings.iter().map(|ring| ring.read_rate_bytes).sum::<u64>() as f64;
@@ -291,11 +404,31 @@ impl Pool {
     }
 
     /// Whether every change is refused.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// assert!(!pool.is_read_only());
+    /// # Ok(()) }) }
+    /// ```
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
     /// Says who has to be told when answers given before are not valid any more.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// // `Door` counts how often it is told of an object.
+    /// let door = Arc::new(Door::default());
+    /// pool.set_invalidation(door.clone());
+    /// pool.expire_all();
+    /// assert!(door.expired.load(Ordering::Relaxed) > 0);
+    /// # Ok(()) }) }
+    /// ```
     pub fn set_invalidation(&self, invalidation: Arc<dyn Invalidation>) {
         *self.invalidation.write() = Some(invalidation);
     }
@@ -307,6 +440,17 @@ impl Pool {
 
     /// Tells whoever stands above to ask for everything again: to be called after a change of
     /// properties.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let door = Arc::new(Door::default());
+    /// # pool.set_invalidation(door.clone());
+    /// pool.datasets().set("tank", "coherence", "exclusive")?;
+    /// pool.expire_all();
+    /// # assert!(door.expired.load(Ordering::Relaxed) > 0);
+    /// # Ok(()) }) }
+    /// ```
     pub fn expire_all(&self) {
         self.reserve_on_flash();
         let Some(invalidation) = self.invalidation() else {
@@ -350,6 +494,19 @@ impl Pool {
 
     /// Drops what is known of the names on the way to an object, after the origin has said that
     /// they lead elsewhere by now: the next look-ups ask it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// let misses = || pool.statistics().counters["demand_metadata_misses"];
+    /// pool.datasets().set("tank", "coherence", "exclusive")?;
+    /// let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// pool.distrust_path(found.object);
+    /// let before = misses();
+    /// pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// assert!(misses() > before, "the origin was asked again");
+    /// # Ok(()) }) }
+    /// ```
     pub fn distrust_path(&self, object: ObjectId) {
         let mut next = self.objects.get(object);
         for _ in 0..DEPTH_MAX {

@@ -34,6 +34,19 @@ const PAUSE: Duration = Duration::from_millis(2);
 const NAP_MAX: Duration = Duration::from_millis(100);
 
 /// What to bring into the cache, and how.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// use std::ops::ControlFlow;
+/// use warmfront::PrimeRequest;
+///
+/// let paths = vec!["file".into()];
+/// let request = PrimeRequest { paths, dry_run: true, ..PrimeRequest::default() };
+/// let report = pool.prime(request, &|_so_far| ControlFlow::Continue(())).await?;
+/// assert_eq!((report.bytes_found, report.bytes_fetched), (8, 0));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PrimeRequest {
     /// Files and directories, relative to the pool's top; directories with all below them.
@@ -55,6 +68,22 @@ impl PrimeRequest {
 }
 
 /// How far priming has come.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # use warmfront::PrimeRequest;
+/// use std::ops::ControlFlow;
+/// use warmfront::PrimeProgress;
+///
+/// # let request = PrimeRequest { paths: vec!["".into()], ..PrimeRequest::default() };
+/// let bounded = |so_far: PrimeProgress| match so_far.bytes_fetched < 1 << 30 {
+///     true => ControlFlow::Continue(()),
+///     false => ControlFlow::Break(()),
+/// };
+/// assert!(!pool.prime(request, &bounded).await?.interrupted);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrimeProgress {
     /// Files found so far.
@@ -112,6 +141,15 @@ pub struct PrimeReport {
 
 impl PrimeReport {
     /// Whether everything that was wanted fits.
+    ///
+    /// ```
+    /// use warmfront::PrimeReport;
+    ///
+    /// let found = PrimeReport { bytes_found: 100, bytes_fitting: 60, ..PrimeReport::default() };
+    /// assert!(!found.all_fits());
+    /// let wanted = PrimeReport { bytes_excluded: 40, ..found };
+    /// assert!(wanted.all_fits(), "the rest belongs to datasets that do not cache it");
+    /// ```
     pub fn all_fits(&self) -> bool {
         self.bytes_fitting == self.bytes_found - self.bytes_excluded
     }

@@ -11,6 +11,16 @@ use crate::size::Size;
 pub use table::PROPERTIES;
 
 /// What of a dataset is kept in RAM.
+///
+/// ```
+/// use warmfront::{CacheLevel, Datasets};
+///
+/// let datasets = Datasets::new("tank")?;
+/// datasets.set("tank", "primarycache", "metadata")?;
+/// let properties = datasets.root().dataset().properties();
+/// assert_eq!(properties.primarycache, CacheLevel::Metadata);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheLevel {
     /// Contents and metadata.
@@ -22,6 +32,16 @@ pub enum CacheLevel {
 }
 
 /// What of a dataset is kept on flash.
+///
+/// ```
+/// use warmfront::{Datasets, FlashContents};
+///
+/// let datasets = Datasets::new("tank")?;
+/// datasets.set("tank", "secondarycache", "data")?;
+/// let properties = datasets.root().dataset().properties();
+/// assert_eq!(properties.secondarycache, FlashContents::Data);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlashContents {
     /// Contents and metadata.
@@ -47,6 +67,16 @@ impl FlashContents {
 }
 
 /// What is fetched before it is asked for.
+///
+/// ```
+/// use warmfront::{Datasets, PrefetchLevel};
+///
+/// let datasets = Datasets::new("tank")?;
+/// datasets.set("tank", "prefetch", "metadata")?;
+/// let properties = datasets.root().dataset().properties();
+/// assert_eq!(properties.prefetch, PrefetchLevel::Metadata);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrefetchLevel {
     /// Contents ahead of sequential readers, and attributes ahead of readers of directories.
@@ -58,6 +88,17 @@ pub enum PrefetchLevel {
 }
 
 /// When it is checked whether somebody else has changed the origin.
+///
+/// ```
+/// use std::time::Duration;
+/// use warmfront::{Coherence, Datasets};
+///
+/// let datasets = Datasets::new("tank")?;
+/// datasets.set("tank", "coherence", "ttl=30")?;
+/// let properties = datasets.root().dataset().properties();
+/// assert_eq!(properties.coherence, Coherence::Ttl(Duration::from_secs(30)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coherence {
     /// Never: nobody else writes.
@@ -69,6 +110,16 @@ pub enum Coherence {
 }
 
 /// When what is written comes to the origin.
+///
+/// ```
+/// use warmfront::{Datasets, WriteMode};
+///
+/// let datasets = Datasets::new("tank")?;
+/// datasets.set("tank", "write", "through")?;
+/// let properties = datasets.root().dataset().properties();
+/// assert_eq!(properties.write, WriteMode::Through);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMode {
     /// With a transaction group, some seconds later.
@@ -80,6 +131,16 @@ pub enum WriteMode {
 }
 
 /// What is made to last, and when.
+///
+/// ```
+/// use warmfront::{Datasets, SyncMode};
+///
+/// let datasets = Datasets::new("tank")?;
+/// datasets.set("tank", "sync", "always")?;
+/// let properties = datasets.root().dataset().properties();
+/// assert_eq!(properties.sync, SyncMode::Always);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
     /// What `fsync` and its relatives ask for.
@@ -91,6 +152,16 @@ pub enum SyncMode {
 }
 
 /// How an `fsync` is made to last.
+///
+/// ```
+/// use warmfront::{Datasets, LogBias};
+///
+/// let datasets = Datasets::new("tank")?;
+/// datasets.set("tank", "logbias", "throughput")?;
+/// let properties = datasets.root().dataset().properties();
+/// assert_eq!(properties.logbias, LogBias::Throughput);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogBias {
     /// By the log device.
@@ -100,6 +171,16 @@ pub enum LogBias {
 }
 
 /// What becomes of writers whose data the origin does not take.
+///
+/// ```
+/// use warmfront::{Datasets, FailMode};
+///
+/// let datasets = Datasets::new("tank")?;
+/// datasets.set("tank", "failmode", "continue")?;
+/// let properties = datasets.root().dataset().properties();
+/// assert_eq!(properties.failmode, FailMode::Continue);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailMode {
     /// They wait.
@@ -279,6 +360,13 @@ impl Property {
     }
 
     /// Whether it takes the value.
+    ///
+    /// ```
+    /// let property = warmfront::Property::by_name("recordsize")?;
+    /// assert!(property.takes("16K"));
+    /// assert!(!property.takes("5000"), "it is a power of two");
+    /// # Ok::<(), warmfront::PropertyError>(())
+    /// ```
     pub fn takes(&self, value: &str) -> bool {
         (self.apply)(value, &mut Properties::default()).is_some()
     }

@@ -7,6 +7,25 @@ use crate::size::{HumanSize, Size};
 
 /// Datasets that can have `arcreserve`, `arclimit` or another `policy` than the dataset above them
 /// at a time, in all pools of a process. One partition is everybody else's, one is what passes by.
+///
+/// ```
+/// use warmfront::{Datasets, SHARES_MAX};
+///
+/// let datasets = Datasets::new("tank")?;
+/// let limit = |count: usize| {
+///     datasets.edit(|tree| {
+///         for number in 0..count {
+///             let name = format!("tank/{number}");
+///             tree.create(&name, None)?;
+///             tree.set(&name, "arclimit", "8M")?;
+///         }
+///         Ok(())
+///     })
+/// };
+/// assert!(limit(SHARES_MAX + 1).is_err());
+/// limit(SHARES_MAX)?;
+/// # Ok::<(), warmfront::DatasetError>(())
+/// ```
 pub const SHARES_MAX: usize = PARTITIONS_MAX - 2;
 
 /// Least bytes that can be reserved, or allowed.
@@ -41,6 +60,16 @@ pub(crate) struct Sharer {
 }
 
 /// Why a share of the ARC was not given.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// use warmfront::{DatasetError, ShareError};
+///
+/// let error = pool.datasets().set("tank", "arcreserve", "1G").unwrap_err();
+/// assert!(matches!(error, DatasetError::Share(ShareError::Overcommitted { .. })), "{error}");
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShareError {

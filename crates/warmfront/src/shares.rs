@@ -34,6 +34,17 @@ pub(crate) struct ShareInForce {
 }
 
 /// What all datasets together have reserved of the ARC.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// pool.datasets().set("tank", "arcreserve", "8M")?;
+/// let reserves = pool.memory().reserves();
+/// assert_eq!((reserves.wanted_bytes, reserves.in_force_bytes), (8 << 20, 8 << 20));
+/// pool.memory().set_ceiling_bytes(8 << 20);
+/// assert!(pool.memory().reserves().in_force_bytes < 8 << 20, "there is not so much");
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reserves {
     /// What their properties say, bytes.

@@ -3,6 +3,13 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// A size that could not be understood.
+///
+/// ```
+/// use warmfront::{SizeError, parse_size};
+///
+/// assert!(matches!(parse_size("12Q"), Err(SizeError::NotASize { .. })));
+/// assert!(matches!(parse_size("16E"), Err(SizeError::TooLarge { .. })));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizeError {
@@ -30,6 +37,13 @@ pub enum SizeError {
 }
 
 /// A size, or a share of the memory there is.
+///
+/// ```
+/// use warmfront::Size;
+///
+/// assert_eq!(Size::Bytes(3 << 29).to_string(), "1536M");
+/// assert_eq!(Size::Percent(12.5).to_string(), "12.5%");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {

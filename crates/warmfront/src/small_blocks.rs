@@ -122,6 +122,17 @@ impl Memory {
 
     /// Says how to learn what is resident of this process and belongs to no file. Without it what
     /// lies unused between blocks in use is not charged.
+    ///
+    /// ```
+    /// let resident = || {
+    ///     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ///     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    ///     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    ///     kib.unwrap_or(0) << 10
+    /// };
+    /// assert!(resident() > 0);
+    /// warmfront::Memory::new(64 << 20).set_resident(resident);
+    /// ```
     pub fn set_resident(&self, resident: impl Fn() -> u64 + Send + Sync + 'static) {
         let _ = self.small_blocks.resident.set(Box::new(resident));
     }

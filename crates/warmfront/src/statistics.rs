@@ -53,6 +53,16 @@ impl Pool {
     }
 
     /// All counters at this moment, with those of the flash level as they have just been found.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # add_cache(&pool).await?;
+    /// let flash = pool.flash_statistics();
+    /// let statistics = pool.statistics_with(&flash);
+    /// assert_eq!(statistics.counters["l2_hits"], flash.hits);
+    /// # Ok(()) }) }
+    /// ```
     pub fn statistics_with(&self, flash: &l2arc::Statistics) -> Statistics {
         let mut statistics = Statistics::default();
         for tenant in self.tenants() {

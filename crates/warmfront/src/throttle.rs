@@ -46,6 +46,18 @@ struct Pace {
 }
 
 /// How writers are slowed.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// file.write(0, b"C").await?;
+/// let throttle = pool.write_back_statistics().throttle;
+/// assert!(throttle.dirty_bytes > 0 && throttle.dirty_bytes < throttle.dirty_bytes_max);
+/// assert_eq!(throttle.delayed_writes, 0, "there is room");
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ThrottleStatistics {
     /// Bytes of dirty data, with what has been written and not been committed.

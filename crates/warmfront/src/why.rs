@@ -79,6 +79,20 @@ pub struct Why {
 }
 
 /// Neighbouring records in the same state.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// file.read(0, 8).await?;
+/// let why = pool.why("file".as_ref()).await?;
+/// for run in &why.runs {
+///     println!("{} records from {} on: {}, {} hits", run.count, run.first, run.state, run.hits);
+/// }
+/// assert_eq!(why.runs.iter().map(|run| run.count).sum::<u64>(), why.records);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordRun {
     /// Number of the first record.

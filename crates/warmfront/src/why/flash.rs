@@ -8,6 +8,15 @@ use crate::pool::Pool;
 use crate::property::CacheLevel;
 
 /// What flash has of an object.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # add_cache(&pool).await?;
+/// let flash = pool.why("file".as_ref()).await?.flash.expect("there is a cache device");
+/// assert_eq!((flash.secondarycache.as_str(), flash.records), ("all", 0));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhyFlash {
     /// The effective `secondarycache`.
@@ -19,6 +28,17 @@ pub struct WhyFlash {
 }
 
 /// Whether a record has a copy on flash.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # add_cache(&pool).await?;
+/// let why = pool.why("file".as_ref()).await?;
+/// let on_flash = why.runs[0].flash.as_ref().expect("there is a cache device");
+/// assert!(!on_flash.is_there);
+/// println!("{}", on_flash.reason.as_deref().unwrap_or("nobody knows why"));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnFlash {
     /// It has one.
