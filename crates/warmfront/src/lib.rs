@@ -95,11 +95,10 @@ pub use property::{
 };
 pub use reader::Reader;
 pub use record::Pieces;
-pub use recorder::{RECORDED_CHUNK_BYTES, RECORDED_WAITING_MAX, RecordedRequest, RecordedRequests};
+pub use recorder::{RecordedRequest, RecordedRequests};
 pub use remembered::Unused;
 pub use replay::{
-    ReplayError, ReplayOptions, ReplayProgress, Replayed, SKIPPED_MAX, SkipReason, Skipped,
-    TellReplay, replay,
+    ReplayError, ReplayOptions, ReplayProgress, Replayed, SkipReason, Skipped, TellReplay, replay,
 };
 pub use share::{SHARES_MAX, ShareError};
 pub use shares::Reserves;
@@ -109,7 +108,7 @@ pub use statistics::Statistics;
 /// Origins, clocks and executors, for programs that depend on this crate alone.
 pub use storage;
 pub use throttle::ThrottleStatistics;
-pub use txg::{TXG_HISTORY_MAX, Txg, TxgState};
+pub use txg::{Txg, TxgState};
 pub use why::{OnFlash, RecordRun, Why, WhyFlash};
 pub use write_back::WriteBackStatistics;
 pub use zil;

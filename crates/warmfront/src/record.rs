@@ -160,21 +160,64 @@ impl Pieces {
     }
 
     /// Number of bytes.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// assert_eq!(file.read(0, 5).await?.len(), 5);
+    /// assert_eq!(file.read(0, 100).await?.len(), 8, "the file ends there");
+    /// # Ok(()) }) }
+    /// ```
     pub fn len(&self) -> usize {
         self.length
     }
 
     /// Whether there are none: the read began at or after the end.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// assert!(file.read(8, 100).await?.is_empty());
+    /// # Ok(()) }) }
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     /// Bytes of the records that these pieces keep in memory, evicted or not.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// let pieces = file.read(0, 8).await?;
+    /// assert!(pieces.held_bytes() >= 4096, "whole pages, as long as the pieces live");
+    /// # Ok(()) }) }
+    /// ```
     pub fn held_bytes(&self) -> u64 {
         self.pieces.iter().map(|(record, _)| record.charged_bytes() as u64).sum()
     }
 
     /// The bytes, piece by piece.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// let pieces = file.read(0, 8).await?;
+    /// let mut copied = Vec::new();
+    /// for slice in pieces.slices() {
+    ///     copied.extend_from_slice(slice);
+    /// }
+    /// assert_eq!(copied, b"contents");
+    /// # Ok(()) }) }
+    /// ```
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces
             .iter()
@@ -182,6 +225,15 @@ impl Pieces {
     }
 
     /// The bytes in one piece, copied.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// assert_eq!(file.read(3, 100).await?.to_vec(), b"tents");
+    /// # Ok(()) }) }
+    /// ```
     pub fn to_vec(&self) -> Vec<u8> {
         self.slices().collect::<Vec<_>>().concat()
     }

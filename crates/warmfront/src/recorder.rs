@@ -11,9 +11,9 @@ use crate::memory::ChargedApart;
 use crate::pool::Pool;
 
 /// Requests that wait to be taken at most; further ones are counted and left out.
-pub const RECORDED_WAITING_MAX: usize = 1 << 15;
+const RECORDED_WAITING_MAX: usize = 1 << 15;
 /// Files are sampled by so many bytes: what a chunk is asked for is recorded whole or not at all.
-pub const RECORDED_CHUNK_BYTES: u64 = 1 << 20;
+const RECORDED_CHUNK_BYTES: u64 = 1 << 20;
 /// Nobody takes what is recorded any more: the recording ends.
 const ABANDONED_AFTER: Duration = Duration::from_secs(30);
 
@@ -47,6 +47,20 @@ pub struct RecordedRequest {
 }
 
 /// What was recorded since it was taken last.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// pool.record(100.0, 1);
+/// file.read(0, 8).await?;
+/// file.write(0, b"C").await?;
+/// let recorded = pool.recorded().expect("it is being recorded");
+/// let writes = recorded.requests.iter().filter(|request| request.write).count();
+/// assert_eq!((recorded.requests.len(), writes, recorded.missed), (2, 1, 0));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RecordedRequests {
     /// In the order of their times.
@@ -134,6 +148,20 @@ impl Pool {
     }
 
     /// Takes what was recorded since the last call; `None` if nothing is being recorded.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// assert!(pool.recorded().is_none());
+    /// pool.record(100.0, 1);
+    /// file.read(0, 8).await?;
+    /// let requests = || pool.recorded().map(|recorded| recorded.requests.len());
+    /// assert_eq!(requests(), Some(1));
+    /// assert_eq!(requests(), Some(0), "it was taken already");
+    /// # Ok(()) }) }
+    /// ```
     pub fn recorded(&self) -> Option<RecordedRequests> {
         let recorder = self.recording.recorder.load_full()?;
         let mut waiting = recorder.waiting.lock();
@@ -142,6 +170,15 @@ impl Pool {
     }
 
     /// Ends the recording.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// pool.record(100.0, 1);
+    /// pool.stop_recording();
+    /// assert!(pool.recorded().is_none());
+    /// # Ok(()) }) }
+    /// ```
     pub fn stop_recording(&self) {
         self.recording.set(None);
     }

@@ -24,6 +24,22 @@ const FRUITLESS_ROUNDS_MAX: u32 = 16;
 const REST: Duration = Duration::from_secs(1);
 
 /// An object that whoever stands above the engine should forget, unless it is in use there.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// use warmfront::storage::Kind;
+///
+/// // What a door does with it: it has the kernel drop the name.
+/// let tell = |unused: &Unused| match &unused.place {
+///     Some((parent, name)) => format!("drop {name:?} of directory {}", parent.0),
+///     None => format!("{:?} {} has no name", unused.kind, unused.object.0),
+/// };
+/// let unused = Unused { object: found.object, kind: Kind::File, place: None };
+/// assert!(tell(&unused).contains("has no name"));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Unused {
     /// Which object.

@@ -43,9 +43,21 @@ use zil::{Found, Recovery};
 use apply::LeftOut;
 use find::Fate;
 use ledger::{ENTRIES_MAX, Index, Ledger};
-pub use report::{Replayed, SKIPPED_MAX, SkipReason, Skipped};
+pub use report::{Replayed, SkipReason, Skipped};
 
 /// What is known about a replay before it begins.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_crash(async |origin, mut recovery| {
+/// use warmfront::{ReplayOptions, replay};
+///
+/// // The machine has stayed up: names are as the process left them.
+/// let options = ReplayOptions { names_lasted: true };
+/// let report = replay(&*origin, &mut recovery, options, &|_so_far| ()).await?;
+/// assert_eq!((report.named, report.unnamed), (0, 0));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReplayOptions {
     /// The origin holds all names and attributes that it ever had, since only the process was
@@ -54,6 +66,20 @@ pub struct ReplayOptions {
 }
 
 /// How far a replay is.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_crash(async |origin, mut recovery| {
+/// use warmfront::{ReplayOptions, ReplayProgress, replay};
+///
+/// let tell = |progress: ReplayProgress| match progress {
+///     ReplayProgress::Reading { done, records } => println!("read {done} of {records}"),
+///     ReplayProgress::Applying { done, records } => println!("applied {done} of {records}"),
+///     other => println!("{other:?}"),
+/// };
+/// replay(&*origin, &mut recovery, ReplayOptions::default(), &tell).await?;
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplayProgress {
@@ -81,9 +107,24 @@ pub enum ReplayProgress {
 }
 
 /// Is told how far a replay is.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_crash(async |origin, mut recovery| {
+/// use warmfront::{ReplayOptions, TellReplay, replay};
+///
+/// let quiet: TellReplay<'_> = &|_so_far| ();
+/// replay(&*origin, &mut recovery, ReplayOptions::default(), quiet).await?;
+/// # Ok(()) }) }
+/// ```
 pub type TellReplay<'a> = &'a (dyn Fn(ReplayProgress) + Send + Sync);
 
 /// Why a log could not be replayed. Nothing of it is given up; it may be tried again.
+///
+/// ```
+/// let error = warmfront::ReplayError::OtherOrigin { logged: 2, found: 7 }.to_string();
+/// assert!(error.ends_with("mount the right one"), "{error}");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -125,6 +166,22 @@ pub enum ReplayError {
 /// # Errors
 /// When log or origin fail. What could not be done for reasons that stay is no error: see
 /// [`Replayed::skipped`].
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_crash(async |origin, mut recovery| {
+/// use warmfront::storage::Origin;
+/// use warmfront::{ReplayOptions, replay};
+///
+/// let report = replay(&*origin, &mut recovery, ReplayOptions::default(), &|_so_far| ()).await?;
+/// assert_eq!((report.data_bytes, report.skipped_count), (10, 0));
+/// # let root = origin.root().await?.object;
+/// let file = origin.lookup(root, "file".as_ref()).await?;
+/// assert_eq!(file.attributes.size, 18, "with what only the log had");
+/// // Now the log can be used anew.
+/// let log = recovery.finish().await?;
+/// # Ok(()) }) }
+/// ```
 pub async fn replay(
     origin: &dyn Origin,
     recovery: &mut Recovery,

@@ -50,6 +50,18 @@ const STANDING_BYTES_MAX: usize = 1 + 10;
 const ANSWERS_MAX: usize = 1 << 20;
 const RECORDS_MAX: usize = 1 << 22;
 /// The longest snapshot that is read, bytes.
+///
+/// ```
+/// use std::io::Read;
+/// use warmfront::SNAPSHOT_BYTES_MAX;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("snapshot");
+/// # std::fs::write(&path, "a snapshot")?;
+/// let mut bytes = Vec::new();
+/// std::fs::File::open(&path)?.take(SNAPSHOT_BYTES_MAX).read_to_end(&mut bytes)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
 /// Records that are brought back at a time.
 const RECORDS_AT_ONCE: usize = 16;
@@ -135,6 +147,24 @@ impl SavedStanding {
 }
 
 /// How far the RAM level has been brought back.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// use warmfront::Restored;
+///
+/// # file.read(0, 8).await?;
+/// # let written = pool.snapshot();
+/// let (restored, hot) = pool.restore(&written, true);
+/// let told = |Restored { records, records_left, .. }: Restored| {
+///     println!("{records} records are back, {records_left} are not");
+///     true
+/// };
+/// pool.restore_records(restored, hot, &told).await;
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
     /// Answers of the origin that are known again.
@@ -148,6 +178,18 @@ pub struct Restored {
 }
 
 /// The hottest records of an earlier start, and what the ARC had learned.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// use warmfront::HotRecords;
+///
+/// // What is no snapshot has none, and does no harm.
+/// let (restored, hot): (_, HotRecords) = pool.restore(b"something else", true);
+/// assert_eq!((restored.answers, restored.records_left), (0, 0));
+/// pool.restore_records(restored, hot, &|_so_far| true).await;
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Default)]
 pub struct HotRecords {
     tenants: Vec<Option<Tenant>>,
@@ -161,6 +203,17 @@ pub struct HotRecords {
 }
 
 /// What is known of the RAM level, in bytes that are charged to the ceiling as long as they live.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("snapshot");
+/// std::fs::write(&path, &*pool.snapshot())?;
+/// let (restored, _hot) = pool.restore(&std::fs::read(&path)?, true);
+/// println!("{} answers", restored.answers);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug)]
 pub struct WrittenDown {
     bytes: Vec<u8>,

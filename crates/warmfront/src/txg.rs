@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 /// Transaction groups that are remembered after they have ended.
-pub const TXG_HISTORY_MAX: usize = 100;
+const TXG_HISTORY_MAX: usize = 100;
 
 /// The transaction groups of a pool: one is open and takes changes, the one before it may be on its
 /// way to the origin.
@@ -100,6 +100,20 @@ impl Txg {
 }
 
 /// Where a transaction group stands.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// use warmfront::TxgState;
+///
+/// file.write(0, b"C").await?;
+/// pool.sync().await?;
+/// let txgs = pool.write_back_statistics().txgs;
+/// assert!(txgs.iter().any(|txg| txg.state == TxgState::Committed));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TxgState {
@@ -119,6 +133,13 @@ pub enum TxgState {
 
 impl TxgState {
     /// All of them.
+    ///
+    /// ```
+    /// use warmfront::TxgState;
+    ///
+    /// let names: Vec<&str> = TxgState::ALL.iter().map(|state| state.name()).collect();
+    /// assert_eq!(names[..3], ["open", "quiescing", "syncing"]);
+    /// ```
     pub const ALL: [TxgState; 6] = [
         TxgState::Open,
         TxgState::Quiescing,
@@ -129,6 +150,10 @@ impl TxgState {
     ];
 
     /// Its name.
+    ///
+    /// ```
+    /// assert_eq!(warmfront::TxgState::Committed.name(), "committed");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             TxgState::Open => "open",

@@ -55,6 +55,17 @@ impl OpenFile {
     ///
     /// # Errors
     /// As [`write`](OpenFile::write), and [`EngineError::Interrupted`] if nothing was taken.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// use warmfront::Endless;
+    ///
+    /// assert_eq!(file.write_for(&Endless, 8, b", and more").await?, 10);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn write_for(
         &self,
         patience: &dyn Patience,
@@ -264,6 +275,17 @@ impl OpenFile {
     ///
     /// # Errors
     /// As [`write_for`](OpenFile::write_for).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// use warmfront::Endless;
+    ///
+    /// assert_eq!(file.append_for(&Endless, b", and more").await?, 8..18);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn append_for(&self, patience: &dyn Patience, data: &[u8]) -> Result<Range<u64>> {
         self.pool.writable()?;
         let properties = self.tenant().properties();

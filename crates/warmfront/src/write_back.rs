@@ -91,6 +91,20 @@ impl WriteBack {
 pub(crate) type Refused = (Arc<Object>, EngineError);
 
 /// What of a pool's data is not at the origin yet, and how that goes.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+/// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+/// # let file = pool.open_file(found.object, READ_WRITE).await?;
+/// file.write(0, b"C").await?;
+/// let before = pool.write_back_statistics();
+/// assert_eq!((before.dirty_files, before.failing), (1, None));
+/// pool.sync().await?;
+/// let after = pool.write_back_statistics();
+/// assert!(after.dirty_files == 0 && after.committed_txg > before.committed_txg);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteBackStatistics {
     /// How writers are slowed.
@@ -162,6 +176,18 @@ impl Pool {
     }
 
     /// Whether anything is not at the origin yet.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// assert!(pool.is_dirty());
+    /// file.sync(false).await?;
+    /// assert!(!pool.is_dirty());
+    /// # Ok(()) }) }
+    /// ```
     pub fn is_dirty(&self) -> bool {
         !self.write_back.files.lock().is_empty()
     }
@@ -353,6 +379,19 @@ impl Pool {
     }
 
     /// Has the open txg closed before its time.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// pool.close_early();
+    /// // The origin has it when somebody has asked for it, or soon.
+    /// file.sync(false).await?;
+    /// assert!(!pool.is_dirty());
+    /// # Ok(()) }) }
+    /// ```
     pub fn close_early(self: &Arc<Self>) {
         if self.write_back.txgs.is_closing_early.swap(true, Ordering::SeqCst) {
             return;
@@ -614,6 +653,16 @@ impl Pool {
     ///
     /// # Panics
     /// When lists do not agree.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// # let file = pool.open_file(found.object, READ_WRITE).await?;
+    /// file.write(0, b"C").await?;
+    /// pool.validate_write_back();
+    /// # Ok(()) }) }
+    /// ```
     pub fn validate_write_back(&self) {
         let files: Vec<_> = self.write_back.files.lock().values().cloned().collect();
         files.iter().for_each(|object| object.dirty.validate());

@@ -44,6 +44,19 @@ impl Pool {
     ///
     /// # Errors
     /// As [`xattr`](Pool::xattr).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// use warmfront::Reader;
+    /// use warmfront::storage::XattrMode;
+    ///
+    /// let name = "user.origin".as_ref();
+    /// pool.set_xattr(found.object, name, b"somewhere", XattrMode::Any).await?;
+    /// assert_eq!(*pool.xattr_for(Reader::Passing, found.object, name).await?, b"somewhere");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn xattr_for(
         &self,
         reader: Reader,
@@ -104,6 +117,16 @@ impl Pool {
     ///
     /// # Errors
     /// As [`xattrs`](Pool::xattrs).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_pool(async |pool| {
+    /// # let found = pool.lookup(pool.root(), "file".as_ref()).await?;
+    /// use warmfront::Reader;
+    ///
+    /// assert!(pool.xattrs_for(Reader::Passing, found.object).await?.is_empty());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn xattrs_for(&self, reader: Reader, id: ObjectId) -> Result<Arc<Vec<OsString>>> {
         let object = self.object(id)?;
         let tenant = self.tenant_for(&object, reader);

@@ -5,9 +5,22 @@ use std::fmt::{self, Display, Formatter};
 use zil::{End, Found, Position, Record};
 
 /// Most objects of which it is told one by one that something was not done.
-pub const SKIPPED_MAX: usize = 1000;
+const SKIPPED_MAX: usize = 1000;
 
 /// What a replay has done.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_crash(async |origin, mut recovery| {
+/// use warmfront::{ReplayOptions, replay};
+///
+/// let report = replay(&*origin, &mut recovery, ReplayOptions::default(), &|_so_far| ()).await?;
+/// for (kind, records) in &report.kinds {
+///     println!("{records} records of kind {kind}");
+/// }
+/// assert_eq!(report.records, report.kinds.values().sum::<u64>());
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replayed {
     /// Records that were replayed.
@@ -24,7 +37,7 @@ pub struct Replayed {
     pub named: u64,
     /// Names that had to be removed.
     pub unnamed: u64,
-    /// Objects of which something could not be done; the first [`SKIPPED_MAX`] of them.
+    /// Objects of which something could not be done; the first thousand of them.
     pub skipped: Vec<Skipped>,
     /// How many they are.
     pub skipped_count: u64,
@@ -39,6 +52,24 @@ pub struct Replayed {
 }
 
 /// An object of which something could not be done.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_crash(async |origin, mut recovery| {
+/// use warmfront::storage::Origin;
+/// use warmfront::{ReplayOptions, replay};
+///
+/// // Somebody has removed the file meanwhile.
+/// # let root = origin.root().await?.object;
+/// origin.unlink(root, "file".as_ref()).await?;
+/// let options = ReplayOptions { names_lasted: true };
+/// let report = replay(&*origin, &mut recovery, options, &|_so_far| ()).await?;
+/// let skipped = &report.skipped[0];
+/// println!("{} bytes are not replayed: {}", skipped.data_bytes, skipped.reason);
+/// assert_eq!(skipped.path, "file");
+/// assert_eq!((report.skipped_count, skipped.data_bytes), (1, 10));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// Where it was.
@@ -52,6 +83,11 @@ pub struct Skipped {
 }
 
 /// Why something was not done.
+///
+/// ```
+/// let reason = warmfront::SkipReason::NotEmpty;
+/// assert_eq!(reason.to_string(), "the directory holds what the log does not speak of");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SkipReason {

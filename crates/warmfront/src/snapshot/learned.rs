@@ -100,6 +100,12 @@ impl Memory {
     /// As [`new`](Memory::new), but the same keys have the same hashes whenever the seed is the
     /// same, so that what was remembered in an earlier start means something. Who knows the seed
     /// can choose keys that collide.
+    ///
+    /// ```
+    /// // The seed is written down beside the snapshots, for the next start.
+    /// let memory = warmfront::Memory::seeded(64 << 20, 0x5eed);
+    /// assert_eq!(memory.ceiling_bytes(), 64 << 20);
+    /// ```
     pub fn seeded(ceiling_bytes: u64, seed: u64) -> Arc<Memory> {
         let mut memory = Memory::new(ceiling_bytes);
         let unused = Arc::get_mut(&mut memory).expect("nobody else knows it yet");
