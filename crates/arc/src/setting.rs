@@ -2,6 +2,12 @@
 //! the load.
 
 /// The rules by which a cache keeps records.
+///
+/// ```
+/// use arc::PolicyKind;
+///
+/// assert_eq!(PolicyKind::default(), PolicyKind::Auto);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum PolicyKind {
     /// ARC in its clock form, as in the papers.
@@ -13,9 +19,18 @@ pub enum PolicyKind {
 
 impl PolicyKind {
     /// All kinds.
+    ///
+    /// ```
+    /// let names: Vec<&str> = arc::PolicyKind::ALL.iter().map(|kind| kind.name()).collect();
+    /// assert_eq!(names, ["arc", "auto"]);
+    /// ```
     pub const ALL: [Self; 2] = [Self::Arc, Self::Auto];
 
     /// The name, as it is set.
+    ///
+    /// ```
+    /// assert_eq!(arc::PolicyKind::Arc.name(), "arc");
+    /// ```
     pub const fn name(self) -> &'static str {
         match self {
             Self::Arc => "arc",
@@ -26,6 +41,13 @@ impl PolicyKind {
 
 /// A setting of [`PolicyKind::Auto`]; in order, from what suits loads in which frequency counts to
 /// those in which recency does.
+///
+/// ```
+/// use arc::Setting;
+///
+/// let at = |setting| Setting::ALL.iter().position(|other| *other == setting);
+/// assert!(at(Setting::Frequency) < at(Setting::Recency));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Setting {
     /// MFU is nearly all; what comes back gets in only if it was used later than MFU's oldest.
@@ -45,12 +67,21 @@ pub(crate) const SETTINGS: usize = 4;
 
 impl Setting {
     /// All settings, in order: a change goes to a neighbour.
+    ///
+    /// ```
+    /// let names: Vec<&str> = arc::Setting::ALL.iter().map(|setting| setting.name()).collect();
+    /// assert_eq!(names, ["steady", "frequency", "balance", "recency"]);
+    /// ```
     pub const ALL: [Self; SETTINGS] = [Self::Steady, Self::Frequency, Self::Balance, Self::Recency];
 
     /// The setting once something was used again while there was room.
     pub(crate) const START: Self = Self::Frequency;
 
     /// The name, as it is shown.
+    ///
+    /// ```
+    /// assert_eq!(arc::Setting::Recency.name(), "recency");
+    /// ```
     pub const fn name(self) -> &'static str {
         match self {
             Self::Steady => "steady",

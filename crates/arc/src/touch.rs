@@ -7,6 +7,12 @@ use crate::sync::{AtomicU64, Relaxed};
 /// Largest number of hits that the clock's hand gives turns for.
 pub(crate) const TURNS_MAX: u8 = 3;
 /// Largest hit count that is kept of a record.
+///
+/// ```
+/// let hits = 15;
+/// let text = if hits < arc::HITS_MAX { hits.to_string() } else { format!("{hits} or more") };
+/// assert_eq!(text, "15 or more");
+/// ```
 pub const HITS_MAX: u8 = 15;
 
 const TURNS: u64 = TURNS_MAX as u64;

@@ -2,11 +2,25 @@ use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
 
 /// What a key takes, bytes.
+///
+/// ```
+/// // What is too short is no key.
+/// let key = <[u8; l2arc::CIPHER_KEY_BYTES]>::try_from(b"secret".as_slice());
+/// assert!(key.is_err());
+/// ```
 pub const CIPHER_KEY_BYTES: usize = 32;
 /// What encryption adds to a record, bytes.
 pub(crate) const TAG_BYTES: usize = 16;
 
 /// Encrypts what lies on flash (XChaCha20-Poly1305). Keys and sizes of records stay readable.
+///
+/// ```
+/// use l2arc::{Cipher, Options};
+///
+/// let key = [7; 32];
+/// let options = Options { cipher: Some(Cipher::new(&key)), ..Options::default() };
+/// assert_eq!(format!("{:?}", options.cipher), "Some(Cipher)", "the key is not told");
+/// ```
 #[derive(Clone)]
 pub struct Cipher {
     cipher: XChaCha20Poly1305,
@@ -39,6 +53,17 @@ impl Nonce {
 
 impl Cipher {
     /// A cipher with this key.
+    ///
+    /// ```
+    /// use l2arc::{CIPHER_KEY_BYTES, Cipher};
+    ///
+    /// let mut key = [0; CIPHER_KEY_BYTES];
+    /// # let directory = tempfile::tempdir().expect("a directory");
+    /// # let path = directory.path().join("key");
+    /// # std::fs::write(&path, [7; CIPHER_KEY_BYTES]).expect("it can be written");
+    /// key.copy_from_slice(&std::fs::read(&path).expect("it can be read"));
+    /// let cipher = Cipher::new(&key);
+    /// ```
     pub fn new(key: &[u8; CIPHER_KEY_BYTES]) -> Cipher {
         Cipher { cipher: XChaCha20Poly1305::new(key.into()) }
     }

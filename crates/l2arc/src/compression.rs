@@ -4,6 +4,27 @@ use parking_lot::Mutex;
 use zstd::bulk::{Compressor, Decompressor};
 
 /// How records are made smaller before they are written.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// use l2arc::{Admission, Compression, Key};
+///
+/// let key = Key { object: 7, generation: 1, part: 0 };
+/// let admission = Admission {
+///     compression: Compression::Lz4,
+/// #   stamp: flash.stamp(key.object),
+/// #   tenant: 0,
+/// #   metadata: false,
+/// #   touches: 2,
+/// #   limit_bytes: None,
+/// #   vital: false,
+///     // And so on.
+/// };
+/// flash.admit(&key, &[9; 4096], &admission)?;
+/// assert!(flash.statistics().stored_bytes < 4096);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
     /// Not at all.

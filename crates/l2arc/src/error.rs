@@ -1,6 +1,17 @@
 use storage::DeviceError;
 
 /// Why a device could not become a part of the flash level.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// use l2arc::AddError;
+///
+/// let tiny = Arc::new(MemoryDevice::new(1 << 20, 4096));
+/// let error = flash.add(tiny, &opening()).await.unwrap_err();
+/// assert!(matches!(error, AddError::TooSmall { size_bytes: 0x10_0000, .. }), "{error}");
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddError {
@@ -51,6 +62,13 @@ pub enum AddError {
 
 impl AddError {
     /// Whether the device would be taken by [`force`](crate::Opening::force).
+    ///
+    /// ```
+    /// use l2arc::AddError;
+    ///
+    /// assert!(AddError::OtherPool { pool: [4; 16] }.is_forceable());
+    /// assert!(!AddError::TooMany { limit: 63 }.is_forceable());
+    /// ```
     pub fn is_forceable(&self) -> bool {
         matches!(
             self,

@@ -22,6 +22,25 @@ use crate::stamps::{Stamp, Stamps};
 use crate::statistics::{Condition, Counters, RingStatistics, Statistics, add};
 
 /// How a device is taken into a pool.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// # let device = Arc::new(MemoryDevice::new(64 << 20, 4096));
+/// let opening = Opening {
+///     pool: [1; 16],
+///     device: [4; 16],
+///     salt: [5; 16],
+///     life: 2,
+///     // Life 1 saw every change since, as does this one.
+///     lives: Some(vec![1]),
+///     wall_seconds: 1_000_000,
+///     force: false,
+///     empty: false,
+/// };
+/// flash.add(device, &opening).await?;
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Opening {
     /// The pool's id.
@@ -556,6 +575,15 @@ impl Flash {
 }
 
 /// A device that is no longer used.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// let detached = flash.detach([2; 16]).expect("it is in use");
+/// assert!(flash.detach([2; 16]).is_none(), "from here on it is not");
+/// detached.wipe().await?;
+/// # Ok(()) }) }
+/// ```
 #[must_use = "until it is wiped it looks like one that is up to date"]
 pub struct Detached {
     ring: Arc<Ring>,
@@ -572,6 +600,16 @@ impl Detached {
     ///
     /// # Errors
     /// When it cannot be wiped.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+    /// let detached = flash.detach([2; 16]).expect("it is in use");
+    /// detached.wipe().await?;
+    /// // No copy that it had is ever found again.
+    /// assert_eq!(flash.statistics().records, 0);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn wipe(self) -> Result<(), DeviceError> {
         self.ring.stop().await;
         self.ring.wipe().await

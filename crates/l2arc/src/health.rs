@@ -33,6 +33,13 @@ pub(crate) enum Call {
 }
 
 /// Failures of a device, by what it did wrong.
+///
+/// ```
+/// use l2arc::Failures;
+///
+/// let failures = Failures { reads: 3, damaged: 1, ..Failures::default() };
+/// assert_eq!(failures.to_string(), "3 failed reads, 1 damaged records");
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failures {
     /// Reads that it failed to do.
@@ -76,6 +83,19 @@ impl fmt::Display for Failures {
 }
 
 /// That a device is left alone for a while.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// for ring in flash.statistics().rings {
+///     match ring.bypass {
+///         Some(bypass) => println!("{}; tried again in {:?}", bypass.failures, bypass.left),
+///         None => println!("{} is in use", ring.name),
+///     }
+///     assert!(ring.bypass.is_none());
+/// }
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bypass {
     /// What it did wrong within a minute.
@@ -90,6 +110,18 @@ pub struct Bypass {
 
 /// That the origin answered sooner than a device when it was last asked for something that the
 /// device has.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// for ring in flash.statistics().rings {
+///     if let Some(slower) = ring.slower {
+///         println!("the origin takes {:?}, the device {:?}", slower.origin, slower.device);
+///     }
+///     assert!(ring.slower.is_none(), "nothing was asked for yet");
+/// }
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slower {
     /// How long the origin was expected to take.

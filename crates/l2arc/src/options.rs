@@ -1,6 +1,15 @@
 use crate::cipher::Cipher;
 
 /// How a flash level works.
+///
+/// ```
+/// use l2arc::Options;
+///
+/// // At most three drive writes a day, and at most 200 MB/s.
+/// let (dwpd_hundredths, rate_bytes) = (Some(300), Some(200_000_000));
+/// let options = Options { dwpd_hundredths, rate_bytes, ..Options::default() };
+/// assert!(options.second_touch, "what is used once is not written");
+/// ```
 #[derive(Debug, Clone)]
 pub struct Options {
     /// RAM for what is not written yet, for each device, bytes.

@@ -1,4 +1,14 @@
 /// Why a record was not taken in. The caller loses nothing: the record is at the origin.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// for (reason, records) in flash.statistics().refused {
+///     println!("{records:>8} {}: {reason}", reason.name());
+///     assert_eq!(records, 0);
+/// }
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -45,6 +55,10 @@ pub enum Refused {
 
 impl Refused {
     /// All reasons, in the order in which they are counted.
+    ///
+    /// ```
+    /// assert!(l2arc::Refused::ALL.contains(&l2arc::Refused::Wear));
+    /// ```
     pub const ALL: [Refused; 13] = [
         Refused::NoDevice,
         Refused::Present,
@@ -62,6 +76,10 @@ impl Refused {
     ];
 
     /// The reason's name, as counters have it.
+    ///
+    /// ```
+    /// assert_eq!(l2arc::Refused::FirstTouch.name(), "first_touch");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Refused::NoDevice => "no_device",
@@ -82,6 +100,16 @@ impl Refused {
 }
 
 /// Why a record was not read from flash. The caller reads it from the origin.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// use l2arc::{Key, Miss};
+///
+/// let key = Key { object: 7, generation: 1, part: 0 };
+/// assert_eq!(flash.read(&key, &mut [0; 4096], None).await, Err(Miss::Absent));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Miss {
@@ -125,6 +153,10 @@ pub enum Miss {
 
 impl Miss {
     /// All reasons, in the order in which they are counted.
+    ///
+    /// ```
+    /// assert!(l2arc::Miss::ALL.contains(&l2arc::Miss::Damaged));
+    /// ```
     pub const ALL: [Miss; 12] = [
         Miss::Absent,
         Miss::Dead,
@@ -141,6 +173,10 @@ impl Miss {
     ];
 
     /// The reason's name, as counters have it.
+    ///
+    /// ```
+    /// assert_eq!(l2arc::Miss::TooLong.name(), "too_long");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Miss::Absent => "absent",

@@ -73,6 +73,15 @@ impl Counters {
 }
 
 /// What a flash level has done since the start, and what it is like now.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// let statistics = flash.statistics();
+/// println!("{} hits, {} bytes written", statistics.hits, statistics.written_bytes);
+/// assert_eq!((statistics.rings.len(), statistics.records), (1, 0));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
     /// Reads that were answered from flash.
@@ -126,6 +135,15 @@ pub struct Statistics {
 }
 
 /// What a cache device is like now.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// let ring = &flash.statistics().rings[0];
+/// println!("{}: {} of {} segments in use", ring.name, ring.segments.1, ring.segments.0);
+/// assert!(ring.data_bytes < ring.size_bytes && !ring.is_filled);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RingStatistics {
     /// Its id.
@@ -181,6 +199,15 @@ pub struct RingStatistics {
 }
 
 /// How a cache device does.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// use l2arc::Condition;
+///
+/// assert_eq!(flash.statistics().rings[0].condition, Condition::Works);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// What lies on it is being read in; it is read from already.

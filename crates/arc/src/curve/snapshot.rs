@@ -3,8 +3,22 @@
 use super::histogram::{BUCKETS, GROUPS, Histogram, upper_edge};
 
 /// Sampled accesses below which a curve is not to be relied on.
+///
+/// ```
+/// let curve = arc::CurveSnapshot { samples: arc::CURVE_SAMPLES_MIN, ..Default::default() };
+/// assert!(!curve.is_too_early());
+/// ```
 pub const CURVE_SAMPLES_MIN: u64 = 10_000;
 /// A hit rate this much below the highest is as good: half a point.
+///
+/// ```
+/// use arc::{CURVE_TOLERANCE, CurvePoint, CurveSnapshot};
+///
+/// let at = |bytes, hit_rate| CurvePoint { bytes, hit_rate, error: 0.0 };
+/// let points = vec![at(1 << 20, 0.5), at(1 << 30, 0.5 + CURVE_TOLERANCE / 2.0)];
+/// let curve = CurveSnapshot { points, ..CurveSnapshot::default() };
+/// assert!(curve.enough().is_some_and(|enough| enough.bytes <= 1 << 20));
+/// ```
 pub const CURVE_TOLERANCE: f64 = 0.005;
 /// A bend is a knee if it stands out of the straight line by this share of the curve's height.
 const KNEE_SHARE_MIN: f64 = 0.05;

@@ -32,6 +32,21 @@ const DISCARD_MAX: Duration = Duration::from_secs(60);
 const READ_BYTES: u64 = 1 << 20;
 
 /// What was found on a device that has become a part of the flash level.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+/// use l2arc::Opened;
+///
+/// let second = Arc::new(MemoryDevice::new(64 << 20, 4096));
+/// let opening = Opening { device: [4; 16], ..opening() };
+/// match flash.add(second, &opening).await? {
+///     Opened::Formatted => println!("it was blank"),
+///     Opened::Warm => println!("what it holds is used"),
+///     other => println!("it starts empty: {other:?}"),
+/// }
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Opened {
@@ -249,6 +264,16 @@ impl Opening {
     ///
     /// # Errors
     /// Those of `add`, as far as they can be told beforehand.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_flash(async |flash| {
+    /// let device = MemoryDevice::new(64 << 20, 4096);
+    /// assert!(!opening().check(&device).await?, "it is blank, and would be taken");
+    /// let tiny = MemoryDevice::new(1 << 20, 4096);
+    /// assert!(opening().check(&tiny).await.is_err());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn check(&self, device: &dyn Device) -> Result<bool, AddError> {
         let found = look(device, self, None).await?;
         if !found.is_usable {
