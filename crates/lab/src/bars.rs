@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use crate::picture::tick;
+use crate::picture::{axis_below_bars, tick};
 use crate::plot::{COLOURS, PlotError};
 
 /// Width of the picture, in its own units.
@@ -11,8 +11,15 @@ const WIDTH: u32 = 860;
 const ROW: u32 = 17;
 /// For the axis below.
 const AXIS: u32 = 68;
-/// For the names of the bars.
-const NAMES: u32 = 130;
+/// For the names of the bars at least; beyond that so much for each character of the longest.
+const NAMES_MIN: u32 = 130;
+const CHARACTER: u32 = 7;
+/// Characters beyond these have no room made for them.
+const NAME_MAX: usize = 60;
+/// The axis begins below this much of the least figure, so that its bar has a length.
+const SHORTEST: f64 = 0.9;
+/// Figures on the axis at most.
+const FIGURES_MAX: usize = 11;
 /// Which fonts there are is left to whoever shows the picture.
 const LABEL: (&str, u32) = ("sans-serif", 13);
 
@@ -66,27 +73,17 @@ fn draw(
                     there are none"
             .into());
     }
-    let from = 10_f64.powf(least.log10().floor());
+    let from = 10_f64.powf((least * SHORTEST).log10().floor());
     let rows: usize = groups.iter().map(|group| group.bars.len() + 2).sum();
     let area = backend.into_drawing_area();
     area.fill(&WHITE)?;
-    let (_, bars) = area.split_horizontally(NAMES);
+    let (_, bars) = area.split_horizontally(names_width(groups));
     let mut chart = ChartBuilder::on(&bars)
         .margin_top(6)
         .margin_right(60)
         .x_label_area_size(AXIS - 18)
         .build_cartesian_2d((from..most * 1.2).log_scale(), 0.0..rows as f64)?;
-    chart
-        .configure_mesh()
-        .disable_y_axis()
-        .disable_y_mesh()
-        .label_style(LABEL)
-        .axis_desc_style(LABEL)
-        .x_desc(axis)
-        .x_label_formatter(&|figure| tick(*figure))
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.08))
-        .draw()?;
+    axis_below_bars(&mut chart, axis, LABEL, FIGURES_MAX)?;
     let kinds = kinds(groups);
     let plain = LABEL.into_font().color(&BLACK.mix(0.85));
     let strong = LABEL.into_font().style(FontStyle::Bold).color(&BLACK);
@@ -109,6 +106,13 @@ fn draw(
     }
     area.present()?;
     Ok(())
+}
+
+/// The room that names of bars take.
+fn names_width(groups: &[BarGroup]) -> u32 {
+    let names = groups.iter().flat_map(|group| &group.bars);
+    let longest = names.map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    (32 + CHARACTER * longest.min(NAME_MAX) as u32).max(NAMES_MIN)
 }
 
 /// The names of bars, each once.
@@ -146,6 +150,19 @@ mod tests {
             bars.skip(1).nth(index).and_then(fill)
         };
         assert!(colour(0) == colour(2) && colour(0) != colour(1), "{picture}");
+    }
+
+    #[test]
+    fn a_figure_where_the_axis_could_begin_has_a_bar() {
+        let widths = |least: f64| -> Vec<u32> {
+            let picture = grouped_bars("ns", &[group("one", &[("a", least), ("b", 90.0)])]);
+            let picture = picture.expect("it can be drawn");
+            let bars = picture.lines().filter(|line| line.starts_with("<rect")).skip(1);
+            let width = |line: &str| line.split("width=\"").nth(1)?.split('"').next()?.parse().ok();
+            bars.filter_map(width).collect()
+        };
+        assert!(widths(10.0)[0] > 100, "{:?}", widths(10.0));
+        assert!(widths(10.0)[0] < widths(10.0)[1]);
     }
 
     #[test]

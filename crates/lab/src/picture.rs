@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use crate::experiment::{Chart, Finding};
@@ -141,18 +142,7 @@ fn draw_bars(measure: &str, findings: &[Finding], backend: SVGBackend) -> Drawn 
         .margin_right(28)
         .x_label_area_size(48)
         .build_cartesian_2d(0.0..highest * 1.08, 0.0..count)?;
-    chart
-        .configure_mesh()
-        .disable_y_axis()
-        .disable_y_mesh()
-        .label_style(LABEL)
-        .axis_desc_style(LABEL)
-        .x_desc(axis)
-        .x_labels(6)
-        .x_label_formatter(&|x| tick(*x))
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.08))
-        .draw()?;
+    axis_below_bars(&mut chart, &axis, LABEL, 6)?;
     let (lab, source) = (COLOURS[5], COLOURS[9]);
     for (row, finding) in findings.iter().enumerate() {
         let top = count - row as f64;
@@ -179,6 +169,30 @@ fn draw_bars(measure: &str, findings: &[Finding], backend: SVGBackend) -> Drawn 
     }
     area.present()?;
     Ok(())
+}
+
+/// Draws the axis below bars, with at most so many figures and a faint line up from each.
+pub(crate) fn axis_below_bars<B: DrawingBackend, X>(
+    chart: &mut ChartContext<'_, B, Cartesian2d<X, RangedCoordf64>>,
+    axis: &str,
+    label: (&str, u32),
+    figures_max: usize,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    chart
+        .configure_mesh()
+        .disable_y_axis()
+        .disable_y_mesh()
+        .label_style(label)
+        .axis_desc_style(label)
+        .x_desc(axis)
+        .x_labels(figures_max)
+        .x_label_formatter(&|figure| tick(*figure))
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.08))
+        .draw()
 }
 
 /// A figure with its thousands apart, and no more digits than it has.
