@@ -25,11 +25,11 @@ test:
 bench:
 	@scripts/setup bench
 	@cargo build --release --locked --package warmfront-cli --package warmfront-bench
-	@$(TARGET)/release/warmfront-bench
+	@$(TARGET)/release/warmfront-bench --plots docs
 	@$(TARGET)/release/engine-hits
 	@$(TARGET)/release/cache-hits --rounds 3 --plot docs/cache-hits.svg
-	@$(TARGET)/release/shrink
-	@$(TARGET)/release/lab-speed
+	@$(TARGET)/release/shrink --plot docs/shrink.svg
+	@$(TARGET)/release/lab-speed --plot docs/lab-speed.svg
 
 rates:
 	@cargo build --release --locked --package warmfront-cli

@@ -12,6 +12,7 @@ mod log;
 mod machine;
 mod mounted_flash;
 mod outcome;
+mod plots;
 mod report;
 mod restart;
 mod slow_device;
@@ -47,6 +48,12 @@ struct Arguments {
     /// Write the report to this Markdown file as well.
     #[arg(long)]
     output: Option<PathBuf>,
+    /// Write plots of what mounts do into this directory, as SVG, one for each unit.
+    #[arg(long)]
+    plots: Option<PathBuf>,
+    /// Measure nothing: take the report that a run has printed, or the docs, in this file.
+    #[arg(long)]
+    rows: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -60,6 +67,18 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
+    let report = match &arguments.rows {
+        Some(file) => warmfront_bench::read(file)?,
+        None => measured(arguments)?,
+    };
+    match &arguments.plots {
+        Some(directory) => plots::write_all(&report, directory),
+        None => Ok(()),
+    }
+}
+
+/// Measures what is wanted, and prints the report.
+fn measured(arguments: &Arguments) -> Result<String, String> {
     let bench = Bench::prepare(arguments)?;
     let mut results = Vec::new();
     let wanted =
@@ -99,5 +118,5 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         std::fs::write(output, &report)
             .map_err(|error| format!("cannot write {}: {error}", output.display()))?;
     }
-    Ok(())
+    Ok(report)
 }

@@ -4,7 +4,8 @@
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use clap::Parser;
 use futures::executor::block_on;
 use storage::{Clock, DirectoryOptions, DirectoryOrigin, OpenMode, RealClock, ThreadPool};
 use warmfront::{Datasets, Memory, Pool, PoolOptions, parse_size};
+use warmfront_bench::{Table, bars};
 
 const READ: OpenMode =
     OpenMode { read: true, write: false, truncate: false, direct: false, sync: false };
@@ -33,6 +35,12 @@ struct Arguments {
     /// Leave the heading out.
     #[arg(long)]
     no_heading: bool,
+    /// Write a plot of the milliseconds, as SVG.
+    #[arg(long)]
+    plot: Option<PathBuf>,
+    /// Measure nothing: take the table that a run has printed, or the docs have, in this file.
+    #[arg(long)]
+    rows: Option<PathBuf>,
 }
 
 /// One shrink.
@@ -53,48 +61,87 @@ fn main() -> ExitCode {
     }
 }
 
+/// What stands over the table.
+const COLUMNS: [&str; 6] =
+    ["records", "ms", "kernel's ms", "ratio", "MiB resident before", "after"];
+
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let (from, to) = (parse_size(&arguments.from)?, parse_size(&arguments.to)?);
-    if !arguments.no_heading {
-        println!(
-            "{:>7}  {:>7}  {:>11}  {:>5}  {:>10}  {:>9}",
-            "records", "ms", "kernel's ms", "ratio", "MiB before", "MiB after"
-        );
-    }
-    if arguments.records.len() > 1 {
-        return each_in_its_own_process(arguments);
-    }
-    for records in &arguments.records {
-        let mut outcomes = (0..arguments.rounds.max(1))
-            .map(|_| block_on(shrink(from, to, records)))
-            .collect::<Result<Vec<_>, _>>()?;
-        outcomes.sort_by_key(|outcome| outcome.shrink);
-        let Outcome { shrink, control, before_bytes, after_bytes } = &outcomes[outcomes.len() / 2];
-        println!(
-            "{records:>7}  {:>7.1}  {:>11.1}  {:>5.2}  {:>10}  {:>9}",
-            shrink.as_secs_f64() * 1000.0,
-            control.as_secs_f64() * 1000.0,
-            shrink.as_secs_f64() / control.as_secs_f64(),
-            before_bytes >> 20,
-            after_bytes >> 20
-        );
+    let page = match &arguments.rows {
+        Some(file) => warmfront_bench::read(file)?,
+        None => measured(arguments)?,
+    };
+    if let Some(file) = &arguments.plot {
+        plot(&page, file)?;
     }
     Ok(())
 }
 
-/// What one run leaves in the general allocator must not count for the next.
-fn each_in_its_own_process(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    for records in &arguments.records {
-        let (rounds, program) = (arguments.rounds.to_string(), std::env::current_exe()?);
-        let status = std::process::Command::new(program)
-            .args(["--from", &arguments.from, "--to", &arguments.to])
-            .args(["--rounds", &rounds, "--records", records, "--no-heading"])
-            .status()?;
-        if !status.success() {
-            return Err(format!("records of {records}: {status}").into());
-        }
+/// Measures, and prints a table, which it returns.
+fn measured(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
+    let mut page = String::new();
+    let mut tell = |line: String| {
+        println!("{line}");
+        page += &line;
+        page.push('\n');
+    };
+    if !arguments.no_heading {
+        tell(format!("| {} |", COLUMNS.join(" | ")));
+        tell(format!("|---|{}", "--:|".repeat(COLUMNS.len() - 1)));
     }
-    Ok(())
+    for records in &arguments.records {
+        tell(match arguments.records.len() {
+            1 => row(arguments, records)?,
+            _ => in_its_own_process(arguments, records)?,
+        });
+    }
+    Ok(page)
+}
+
+/// The row of a size of records: the median of all rounds.
+fn row(arguments: &Arguments, records: &str) -> Result<String, Box<dyn Error>> {
+    let (from, to) = (parse_size(&arguments.from)?, parse_size(&arguments.to)?);
+    let mut outcomes = (0..arguments.rounds.max(1))
+        .map(|_| block_on(shrink(from, to, records)))
+        .collect::<Result<Vec<_>, _>>()?;
+    outcomes.sort_by_key(|outcome| outcome.shrink);
+    let Outcome { shrink, control, before_bytes, after_bytes } = &outcomes[outcomes.len() / 2];
+    Ok(format!(
+        "| {records} | {:.1} | {:.1} | {:.2} | {} | {} |",
+        shrink.as_secs_f64() * 1000.0,
+        control.as_secs_f64() * 1000.0,
+        shrink.as_secs_f64() / control.as_secs_f64(),
+        before_bytes >> 20,
+        after_bytes >> 20
+    ))
+}
+
+/// As [`row`]; what one run leaves in the general allocator must not count for the next.
+fn in_its_own_process(arguments: &Arguments, records: &str) -> Result<String, Box<dyn Error>> {
+    let (rounds, program) = (arguments.rounds.to_string(), std::env::current_exe()?);
+    let output = std::process::Command::new(program)
+        .args(["--from", &arguments.from, "--to", &arguments.to])
+        .args(["--rounds", &rounds, "--records", records, "--no-heading"])
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("records of {records}: {}", output.status).into());
+    }
+    Ok(String::from_utf8(output.stdout)?.trim_end().to_string())
+}
+
+/// Draws the milliseconds of a page's table.
+fn plot(page: &str, file: &Path) -> Result<(), Box<dyn Error>> {
+    let tables = Table::all(page);
+    let table = tables.iter().find(|table| table.begins_with(&COLUMNS));
+    let rows = &table.ok_or("there is no table of shrinks")?.rows;
+    let groups: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let name = format!("records of {}", row[0]);
+            bars(&name, [("shrink", &*row[1]), ("kernel alone", &*row[2])], 1.0)
+        })
+        .collect();
+    Ok(warmfront_bench::write("milliseconds until the memory is given back", &groups, file)?)
 }
 
 /// Fills a cache and shrinks it.

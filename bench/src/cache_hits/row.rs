@@ -2,7 +2,7 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use lab::{BarGroup, grouped_bars};
+use lab::BarGroup;
 use serde_json::{Value, json};
 
 /// What one cache takes in one case: medians of its rounds.
@@ -66,7 +66,7 @@ fn row(value: &Value) -> Option<Row> {
 }
 
 /// Draws the rows: a group of bars for each case, a bar for each cache.
-pub fn plot(rows: &[Row], file: &Path) -> Result<(), Box<dyn Error>> {
+pub fn plot(rows: &[Row], file: &Path) -> Result<(), String> {
     let mut groups: Vec<BarGroup> = Vec::new();
     for row in rows {
         if groups.last().is_none_or(|group| group.name != row.case) {
@@ -75,8 +75,5 @@ pub fn plot(rows: &[Row], file: &Path) -> Result<(), Box<dyn Error>> {
         let group = groups.last_mut().expect("there is one by now");
         group.bars.push((row.cache.clone(), row.cpu_ns));
     }
-    let picture = grouped_bars("nanoseconds of a request on the processor", &groups)?;
-    fs::write(file, picture)
-        .map_err(|error| format!("cannot write the plot {}: {error}", file.display()))?;
-    Ok(())
+    warmfront_bench::write("nanoseconds of a request on the processor", &groups, file)
 }

@@ -7,7 +7,8 @@
 mod engine;
 mod rival;
 
-use std::path::PathBuf;
+use std::fmt::{Display, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -16,6 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use engine::Engine;
 use rival::LibCacheSim;
+use warmfront_bench::{Table, bars};
 
 /// Compares the lab's replay with libCacheSim's.
 #[derive(Debug, Parser)]
@@ -32,6 +34,12 @@ struct Arguments {
     /// Replays no trace, and measures only what the whole engine simulates.
     #[arg(long)]
     engine: bool,
+    /// Write a plot of the requests a second, as SVG.
+    #[arg(long)]
+    plot: Option<PathBuf>,
+    /// Measure nothing: take the tables that a run has printed, or the docs have, in this file.
+    #[arg(long)]
+    rows: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -50,10 +58,63 @@ fn usual_trace() -> PathBuf {
     shared.join("traces/arc/P12.lis.zst")
 }
 
+/// What stands over the tables.
+const REPLAY_COLUMNS: [&str; 3] = ["subject", "figure", "list-arc / subject"];
+const ENGINE_COLUMNS: [&str; 3] = ["files", "hits in RAM", "figure"];
+
 fn run(arguments: &Arguments) -> Result<(), String> {
-    if arguments.engine {
-        return engine(arguments.rounds);
+    let page = match &arguments.rows {
+        Some(file) => warmfront_bench::read(file)?,
+        None => {
+            let mut page = Page::default();
+            if !arguments.engine {
+                replays(arguments, &mut page)?;
+            }
+            engine(arguments.rounds, &mut page)?;
+            page.0
+        }
+    };
+    match &arguments.plot {
+        Some(file) => plot(&page, file),
+        None => Ok(()),
     }
+}
+
+/// What is printed.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, line: impl Display) {
+        println!("{line}");
+        let _ = writeln!(self.0, "{line}");
+    }
+
+    /// The head of a table whose first column has names.
+    fn head(&mut self, columns: &[&str]) {
+        self.line(format_args!("| {} |", columns.join(" | ")));
+        self.line(format_args!("|---|{}", "--:|".repeat(columns.len() - 1)));
+    }
+}
+
+/// Draws the requests a second of the page's tables.
+fn plot(page: &str, file: &Path) -> Result<(), String> {
+    let tables = Table::all(page);
+    let group = |name: &str, columns: &[&str], figures: usize| {
+        let table = tables.iter().find(|table| table.begins_with(columns))?;
+        let rows = table.rows.iter().filter(|row| row[figures].ends_with("requests/s"));
+        Some(bars(name, rows.map(|row| (&*row[0], &*row[figures])), 0.001))
+    };
+    let groups = [
+        group("replay of a trace", &REPLAY_COLUMNS, 1),
+        group("the whole engine on virtual time", &ENGINE_COLUMNS, 2),
+    ];
+    let groups: Vec<_> = groups.into_iter().flatten().collect();
+    warmfront_bench::write("thousand requests a second of one core", &groups, file)
+}
+
+/// Replays a trace through policies and their rival.
+fn replays(arguments: &Arguments, page: &mut Page) -> Result<(), String> {
     let path = arguments.trace.clone().unwrap_or_else(usual_trace);
     if !path.exists() {
         println!("skipped: there is no trace {}; name one with --trace", path.display());
@@ -95,20 +156,20 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             }
         }
     }
-    report(&trace, size, &policies, &rates);
-    engine(arguments.rounds)
+    report(&trace, size, &policies, &rates, page);
+    Ok(())
 }
 
 /// How many requests the whole engine simulates.
-fn engine(rounds: usize) -> Result<(), String> {
-    println!("\nthe engine on a modelled server, random reads of 4 KiB by 192 threads\n");
-    println!("| files | hits in RAM | figure |");
-    println!("|---|--:|--:|");
+fn engine(rounds: usize, page: &mut Page) -> Result<(), String> {
+    page.line("\nthe engine on a modelled server, random reads of 4 KiB by 192 threads\n");
+    page.head(&ENGINE_COLUMNS);
     for (what, share_percent) in [("fit into RAM", 25), ("fit RAM and flash", 90)] {
         let engine = Engine::prepare(share_percent)?;
         engine.rate();
         let (rates, hits): (Vec<f64>, Vec<f64>) = (0..rounds).map(|_| engine.rate()).unzip();
-        println!("| {what} | {} % | {} k requests/s |", spread(&hits), spread(&rates));
+        let (hits, rates) = (spread(&hits), spread(&rates));
+        page.line(format_args!("| {what} | {hits} % | {rates} k requests/s |"));
     }
     Ok(())
 }
@@ -147,21 +208,23 @@ fn sizes() -> Vec<f64> {
     (1..=40).map(|step| f64::from(step) * 0.0125).collect()
 }
 
-fn report(trace: &Trace, size: u64, policies: &[PolicyName], rates: &[Vec<f64>]) {
-    println!("{} at {size} blocks, on one core; median (least to greatest)\n", trace.name());
-    println!("| subject | figure | list-arc / subject |");
-    println!("|---|--:|--:|");
-    let rivals = rates.last().expect("there is a place for it");
+fn report(trace: &Trace, size: u64, policies: &[PolicyName], rates: &[Vec<f64>], page: &mut Page) {
+    page.line(format_args!(
+        "{} at {size} blocks, on one core; median (least to greatest)\n",
+        trace.name()
+    ));
+    page.head(&REPLAY_COLUMNS);
+    let mut row = |subject: &dyn Display, rate: &[f64]| {
+        let (figure, ratio) = (spread(rate), ratios(&rates[0], rate));
+        page.line(format_args!("| {subject} | {figure} M requests/s | {ratio} |"));
+    };
     for (policy, rate) in policies.iter().zip(rates) {
-        println!("| {policy} | {} M requests/s | {} |", spread(rate), ratios(&rates[0], rate));
+        row(policy, rate);
     }
-    println!(
-        "| libCacheSim ARC | {} M requests/s | {} |",
-        spread(rivals),
-        ratios(&rates[0], rivals)
-    );
-    println!("| LRU curve of all sizes | {} M requests/s | |", spread(&rates[policies.len()]));
-    println!("| MiniSim of 1 %, 40 sizes | {} s | |", spread(&rates[policies.len() + 1]));
+    row(&"libCacheSim ARC", rates.last().expect("there is a place for it"));
+    let (distances, mini) = (spread(&rates[policies.len()]), spread(&rates[policies.len() + 1]));
+    page.line(format_args!("| LRU curve of all sizes | {distances} M requests/s | |"));
+    page.line(format_args!("| MiniSim of 1 %, 40 sizes | {mini} s | |"));
 }
 
 fn ratios(ours: &[f64], others: &[f64]) -> String {
