@@ -8,6 +8,13 @@ const SEEDS_VARIABLE: &str = "WARMFRONT_SEEDS";
 
 /// A test that runs many histories, each drawn from a seed: one that fails is run again alone by
 /// `WARMFRONT_SEEDS=SEED..END`, and a long search is given seeds that nobody has tried.
+///
+/// ```
+/// use storage::{Campaign, Random};
+///
+/// // Each history is drawn from its seed.
+/// Campaign::new(100).run(|seed| assert!(Random::new(seed).below(6) < 6));
+/// ```
 #[derive(Debug, Clone)]
 pub struct Campaign {
     seeds: Range<u64>,
@@ -19,6 +26,13 @@ impl Campaign {
     /// # Panics
     ///
     /// Where the environment names no seeds.
+    ///
+    /// ```
+    /// let campaign = storage::Campaign::new(100);
+    /// # if std::env::var("WARMFRONT_SEEDS").is_err() {
+    /// assert_eq!(campaign.count(), 100);
+    /// # }
+    /// ```
     pub fn new(count: u64) -> Campaign {
         let seeds = match std::env::var(SEEDS_VARIABLE) {
             Ok(text) => parse(&text)
@@ -29,6 +43,13 @@ impl Campaign {
     }
 
     /// How many histories it has.
+    ///
+    /// ```
+    /// let mut histories = 0;
+    /// let campaign = storage::Campaign::new(10);
+    /// campaign.run(|_seed| histories += 1);
+    /// assert_eq!(histories, campaign.count());
+    /// ```
     pub fn count(&self) -> u64 {
         self.seeds.end - self.seeds.start
     }
@@ -38,6 +59,12 @@ impl Campaign {
     /// # Panics
     ///
     /// As the first history that panics, whose seed is told.
+    ///
+    /// ```
+    /// let mut seeds = Vec::new();
+    /// storage::Campaign::new(3).run(|seed| seeds.push(seed));
+    /// assert!(seeds.is_sorted());
+    /// ```
     pub fn run(&self, mut history: impl FnMut(u64)) {
         for seed in self.seeds.clone() {
             told(seed, || history(seed)).unwrap_or_else(|panic| resume_unwind(panic));
@@ -50,6 +77,12 @@ impl Campaign {
     /// # Panics
     ///
     /// As a history that panics, whose seed is told.
+    ///
+    /// ```
+    /// let campaign = storage::Campaign::new(100);
+    /// let outcomes = campaign.run_side_by_side(|seed| seed % 2);
+    /// assert_eq!(outcomes.len() as u64, campaign.count());
+    /// ```
     pub fn run_side_by_side<T: Send>(&self, history: impl Fn(u64) -> T + Sync) -> Vec<T> {
         let next = AtomicU64::new(self.seeds.start);
         let work = || {

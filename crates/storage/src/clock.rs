@@ -4,6 +4,16 @@ use crate::Timestamp;
 use crate::origin::Wait;
 
 /// Time as the engine sees it. Real in the daemon, virtual in the lab and in tests.
+///
+/// ```
+/// use std::time::Duration;
+/// use storage::{Clock, Simulation};
+///
+/// // On a virtual clock an hour takes no time.
+/// let simulation = Simulation::new(1);
+/// simulation.run(simulation.sleep(Duration::from_secs(3600)));
+/// assert_eq!(simulation.now(), Duration::from_secs(3600));
+/// ```
 pub trait Clock: Send + Sync {
     /// Time since an arbitrary fixed start. Never goes back.
     fn now(&self) -> Duration;
@@ -26,6 +36,15 @@ fn system_time_of_day() -> Timestamp {
 }
 
 /// The machine's monotonic clock. Sleeping blocks the thread that polls.
+///
+/// ```
+/// use std::time::Duration;
+/// use storage::{Clock, RealClock};
+///
+/// let clock = RealClock::new();
+/// storage::block_on(clock.sleep(Duration::from_millis(2)));
+/// assert!(clock.now() >= Duration::from_millis(2));
+/// ```
 #[derive(Debug)]
 pub struct RealClock {
     start: Instant,
@@ -33,6 +52,13 @@ pub struct RealClock {
 
 impl RealClock {
     /// A clock that starts at zero now.
+    ///
+    /// ```
+    /// use storage::{Clock, RealClock};
+    ///
+    /// let clock = RealClock::new();
+    /// assert!(clock.now().as_secs() < 3600, "it has just started");
+    /// ```
     pub fn new() -> RealClock {
         RealClock { start: Instant::now() }
     }
@@ -60,6 +86,14 @@ impl Clock for RealClock {
 
 /// The machine's monotonic clock in steps of a timer tick, 1 to 10 ms: a reading costs a fraction
 /// of one of [`RealClock`]. Sleeping blocks the thread that polls.
+///
+/// ```
+/// use storage::{Clock, CoarseClock};
+///
+/// let clock = CoarseClock::new();
+/// let before = clock.now();
+/// assert!(clock.now() >= before);
+/// ```
 #[derive(Debug)]
 pub struct CoarseClock {
     start: Duration,
@@ -67,6 +101,13 @@ pub struct CoarseClock {
 
 impl CoarseClock {
     /// A clock that starts at zero now.
+    ///
+    /// ```
+    /// use storage::{Clock, CoarseClock};
+    ///
+    /// let clock = CoarseClock::new();
+    /// assert!(clock.now().as_secs() < 3600, "it has just started");
+    /// ```
     pub fn new() -> CoarseClock {
         CoarseClock { start: coarse_time() }
     }

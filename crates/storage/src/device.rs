@@ -30,10 +30,27 @@ pub use memory::MemoryDevice;
 pub use request::QUEUE_MAX;
 
 /// A call under way at a device.
+///
+/// ```
+/// use storage::{AlignedBuffer, Device, DeviceTask, MemoryDevice};
+///
+/// let device = MemoryDevice::new(1 << 20, 4096);
+/// let task: DeviceTask<'_, AlignedBuffer> = device.read(0, AlignedBuffer::zeroed(4096));
+/// // Nothing is read until somebody waits for it.
+/// assert_eq!(storage::block_on(task)?.len(), 4096);
+/// # Ok::<(), storage::DeviceError>(())
+/// ```
 pub type DeviceTask<'a, T> =
     Pin<Box<dyn Future<Output = std::result::Result<T, DeviceError>> + Send + 'a>>;
 
 /// What a device is like.
+///
+/// ```
+/// use storage::{Device, MemoryDevice};
+///
+/// let device = MemoryDevice::new(1 << 20, 4096);
+/// assert_eq!((device.info().size_bytes, device.info().block_bytes), (1 << 20, 4096));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// What people call it: a path.
@@ -49,6 +66,22 @@ pub struct DeviceInfo {
 ///
 /// Calls own their buffers: a task that is dropped leaves the call to end by itself. A call that
 /// takes longer than the device's deadline fails; what it does afterwards is not known.
+///
+/// ```
+/// # storage::block_on(async {
+/// use std::sync::Arc;
+/// use storage::{AlignedBuffer, Device, MemoryDevice};
+///
+/// let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20, 4096));
+/// let mut block = AlignedBuffer::zeroed(4096);
+/// block.fill(7);
+/// device.write(8192, Arc::new(block)).await?;
+/// device.flush().await?;
+/// let read = device.read(8192, AlignedBuffer::zeroed(4096)).await?;
+/// assert!(read.iter().all(|byte| *byte == 7));
+/// # Ok::<(), storage::DeviceError>(()) })?;
+/// # Ok::<(), storage::DeviceError>(())
+/// ```
 pub trait Device: Send + Sync {
     /// Size and alignment. They do not change.
     fn info(&self) -> &DeviceInfo;

@@ -12,16 +12,34 @@ use crate::origin::Wait;
 use crate::{Clock, Spawn};
 
 /// Numbers that look random and are the same for the same seed (splitmix64).
+///
+/// ```
+/// use storage::Random;
+///
+/// let (mut one, mut other) = (Random::new(7), Random::new(7));
+/// assert_eq!(one.draw(), other.draw());
+/// ```
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
     /// The numbers of this seed.
+    ///
+    /// ```
+    /// use storage::Random;
+    ///
+    /// assert_ne!(Random::new(1).draw(), Random::new(2).draw());
+    /// ```
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
     /// The next number.
+    ///
+    /// ```
+    /// let mut random = storage::Random::new(7);
+    /// assert_ne!(random.draw(), random.draw());
+    /// ```
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,6 +48,11 @@ impl Random {
     }
 
     /// The next number below `limit`, which is not zero.
+    ///
+    /// ```
+    /// let mut random = storage::Random::new(7);
+    /// assert!((0..100).all(|_| random.below(6) < 6));
+    /// ```
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(limit)) >> 64) as u64
     }
@@ -39,6 +62,19 @@ impl Random {
 /// decided by a seed, and time passes only when none can: so a seed replays a whole run exactly.
 ///
 /// It is the [`Clock`] and the [`Spawn`] of what runs in it; its clones are the same simulation.
+///
+/// ```
+/// use std::time::Duration;
+/// use storage::{Clock, Simulation, Spawn};
+///
+/// let simulation = Simulation::new(1);
+/// let clock = simulation.clone();
+/// simulation.spawn(Box::pin(async move {
+///     clock.sleep(Duration::from_secs(60)).await;
+/// }));
+/// simulation.settle();
+/// assert_eq!(simulation.now(), Duration::from_secs(60));
+/// ```
 #[derive(Clone)]
 pub struct Simulation {
     state: Arc<Mutex<State>>,
@@ -102,6 +138,13 @@ impl Wake for Task {
 
 impl Simulation {
     /// A simulation at time zero, without tasks.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use storage::{Clock, Simulation};
+    ///
+    /// assert_eq!(Simulation::new(1).now(), Duration::ZERO);
+    /// ```
     pub fn new(seed: u64) -> Simulation {
         let state = State {
             now: Duration::ZERO,
@@ -116,6 +159,15 @@ impl Simulation {
 
     /// Lets one task go on, or else the time pass up to the next timer. `false` if neither
     /// can be: nothing will ever happen any more.
+    ///
+    /// ```
+    /// use storage::{Simulation, Spawn};
+    ///
+    /// let simulation = Simulation::new(1);
+    /// simulation.spawn(Box::pin(async {}));
+    /// assert!(simulation.step());
+    /// assert!(!simulation.step(), "nothing is left to do");
+    /// ```
     pub fn step(&self) -> bool {
         let mut state = self.state.lock();
         if state.ready.is_empty() {
@@ -161,6 +213,10 @@ impl Simulation {
     ///
     /// # Panics
     /// When nothing can happen any more and it is not done.
+    ///
+    /// ```
+    /// assert_eq!(storage::Simulation::new(1).run(async { 6 * 7 }), 42);
+    /// ```
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         loop {
@@ -174,11 +230,34 @@ impl Simulation {
     }
 
     /// Steps until nothing can happen any more.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use storage::{Clock, Simulation, Spawn};
+    ///
+    /// let simulation = Simulation::new(1);
+    /// for seconds in [5, 3] {
+    ///     let clock = simulation.clone();
+    ///     let wait = async move { clock.sleep(Duration::from_secs(seconds)).await };
+    ///     simulation.spawn(Box::pin(wait));
+    /// }
+    /// simulation.settle();
+    /// assert_eq!(simulation.now(), Duration::from_secs(5));
+    /// ```
     pub fn settle(&self) {
         while self.step() {}
     }
 
     /// Forgets all tasks and timers, as a crash does.
+    ///
+    /// ```
+    /// use storage::{Simulation, Spawn};
+    ///
+    /// let simulation = Simulation::new(1);
+    /// simulation.spawn(Box::pin(async { panic!("it never comes to that") }));
+    /// simulation.crash();
+    /// simulation.settle();
+    /// ```
     pub fn crash(&self) {
         let (tasks, timers) = {
             let mut state = self.state.lock();

@@ -17,6 +17,10 @@ use super::uring::{Bell, Uring};
 /// waits for two threads to be woken.
 ///
 /// Calls may be nested.
+///
+/// ```
+/// assert_eq!(storage::block_on(async { 6 * 7 }), 42);
+/// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     BLOCKING.with(|blocking| {

@@ -3,6 +3,13 @@ use std::ops::{Deref, DerefMut};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Where buffers begin in memory: at multiples of this, so that `O_DIRECT` takes them.
+///
+/// ```
+/// use storage::{AlignedBuffer, BUFFER_ALIGNMENT};
+///
+/// let buffer = AlignedBuffer::zeroed(512);
+/// assert!((buffer.as_ptr() as usize).is_multiple_of(BUFFER_ALIGNMENT));
+/// ```
 pub const BUFFER_ALIGNMENT: usize = 4096;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -10,6 +17,12 @@ pub const BUFFER_ALIGNMENT: usize = 4096;
 struct Page([u8; BUFFER_ALIGNMENT]);
 
 /// Bytes that a device can read into and write from.
+///
+/// ```
+/// let mut buffer = storage::AlignedBuffer::zeroed(4096);
+/// buffer[..5].copy_from_slice(b"bytes");
+/// assert_eq!(&buffer[..6], b"bytes\0");
+/// ```
 #[derive(Default)]
 pub struct AlignedBuffer {
     pages: Vec<Page>,
@@ -18,6 +31,11 @@ pub struct AlignedBuffer {
 
 impl AlignedBuffer {
     /// A buffer of `length` zeros.
+    ///
+    /// ```
+    /// let buffer = storage::AlignedBuffer::zeroed(100);
+    /// assert!(buffer.len() == 100 && buffer.iter().all(|byte| *byte == 0));
+    /// ```
     pub fn zeroed(length: usize) -> AlignedBuffer {
         let count = length.div_ceil(BUFFER_ALIGNMENT);
         let pages = Page::new_vec_zeroed(count).expect("memory for a buffer");
@@ -25,6 +43,10 @@ impl AlignedBuffer {
     }
 
     /// How long the buffer may become, bytes: what it takes of RAM.
+    ///
+    /// ```
+    /// assert_eq!(storage::AlignedBuffer::zeroed(100).capacity(), 4096);
+    /// ```
     pub fn capacity(&self) -> usize {
         self.pages.len() * BUFFER_ALIGNMENT
     }
@@ -33,6 +55,12 @@ impl AlignedBuffer {
     ///
     /// # Panics
     /// When `length` is beyond the capacity.
+    ///
+    /// ```
+    /// let mut buffer = storage::AlignedBuffer::zeroed(100);
+    /// buffer.set_len(buffer.capacity());
+    /// assert_eq!(buffer.len(), 4096);
+    /// ```
     pub fn set_len(&mut self, length: usize) {
         assert!(length <= self.capacity(), "a buffer of {} bytes", self.capacity());
         self.length = length;

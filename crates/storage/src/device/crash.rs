@@ -14,6 +14,22 @@ const SECTOR_BYTES: usize = 512;
 ///
 /// What was written and flushed since is there. Of all other writes, under way or ended, any may
 /// be there, lost, or torn between sectors, the later without the earlier.
+///
+/// ```
+/// # storage::block_on(async {
+/// use std::sync::Arc;
+/// use storage::{AlignedBuffer, CrashDevice, Device};
+///
+/// let (device, crashes) = CrashDevice::new(vec![0; 8192], 4096, 1, None);
+/// # let ones = || { let mut ones = AlignedBuffer::zeroed(4096); ones.fill(1); Arc::new(ones) };
+/// device.write(0, ones()).await?;
+/// device.flush().await?;
+/// device.write(4096, ones()).await?;
+/// let left = crashes.crash(7);
+/// assert!(left[..4096].iter().all(|byte| *byte == 1), "it was flushed; the rest may be gone");
+/// # Ok::<(), storage::DeviceError>(()) })?;
+/// # Ok::<(), storage::DeviceError>(())
+/// ```
 pub struct CrashDevice {
     info: DeviceInfo,
     crashes: Arc<Crashes>,
@@ -22,6 +38,21 @@ pub struct CrashDevice {
 }
 
 /// The record of a [`CrashDevice`]: outlives it.
+///
+/// ```
+/// # storage::block_on(async {
+/// use std::sync::Arc;
+/// use storage::{AlignedBuffer, CrashDevice, Device};
+///
+/// let (device, crashes) = CrashDevice::new(vec![0; 8192], 4096, 1, None);
+/// # let ones = || { let mut ones = AlignedBuffer::zeroed(4096); ones.fill(1); Arc::new(ones) };
+/// device.write(0, ones()).await?;
+/// // A crash may leave what was not flushed, or not.
+/// let lost = |seed| crashes.crash(seed)[0] == 0;
+/// assert!((0..64).any(lost) && !(0..64).all(lost));
+/// # Ok::<(), storage::DeviceError>(()) })?;
+/// # Ok::<(), storage::DeviceError>(())
+/// ```
 pub struct Crashes {
     state: Mutex<State>,
 }
@@ -75,6 +106,13 @@ impl Write {
 impl CrashDevice {
     /// A device that holds `image`, and the record of its writes. `seed` decides everything that
     /// is left to chance; with a clock, calls take up to that long.
+    ///
+    /// ```
+    /// use storage::{CrashDevice, Device};
+    ///
+    /// let (device, crashes) = CrashDevice::new(vec![7; 8192], 4096, 1, None);
+    /// assert_eq!((device.info().size_bytes, crashes.image()), (8192, vec![7; 8192]));
+    /// ```
     pub fn new(
         image: Vec<u8>,
         block_bytes: usize,
@@ -124,17 +162,48 @@ impl CrashDevice {
 
 impl Crashes {
     /// How many calls have begun or ended until now: the moments between which nothing differs.
+    ///
+    /// ```
+    /// # storage::block_on(async {
+    /// use std::sync::Arc;
+    /// use storage::{AlignedBuffer, CrashDevice, Device};
+    ///
+    /// let (device, crashes) = CrashDevice::new(vec![0; 8192], 4096, 1, None);
+    /// device.write(0, Arc::new(AlignedBuffer::zeroed(4096))).await?;
+    /// assert_eq!(crashes.events(), 2, "a write has begun and ended");
+    /// # Ok::<(), storage::DeviceError>(()) })?;
+    /// # Ok::<(), storage::DeviceError>(())
+    /// ```
     pub fn events(&self) -> u64 {
         self.state.lock().events
     }
 
     /// What reads see at this moment.
+    ///
+    /// ```
+    /// # storage::block_on(async {
+    /// use std::sync::Arc;
+    /// use storage::{AlignedBuffer, CrashDevice, Device};
+    ///
+    /// let (device, crashes) = CrashDevice::new(vec![7; 8192], 4096, 1, None);
+    /// device.write(0, Arc::new(AlignedBuffer::zeroed(4096))).await?;
+    /// assert_eq!(crashes.image()[4095..4097], [0, 7]);
+    /// # Ok::<(), storage::DeviceError>(()) })?;
+    /// # Ok::<(), storage::DeviceError>(())
+    /// ```
     pub fn image(&self) -> Vec<u8> {
         self.state.lock().seen.clone()
     }
 
     /// One of the images that a crash at this moment could leave, another one for each `seed`:
     /// now and then with all of the writes, with none, or with any of their sectors.
+    ///
+    /// ```
+    /// use storage::CrashDevice;
+    ///
+    /// let (_device, crashes) = CrashDevice::new(vec![7; 8192], 4096, 1, None);
+    /// assert_eq!(crashes.crash(1), vec![7; 8192], "nothing was written");
+    /// ```
     pub fn crash(&self, seed: u64) -> Vec<u8> {
         let state = self.state.lock();
         let mut random = Random::new(seed);

@@ -1,6 +1,14 @@
 use rustix::io::Errno;
 
 /// Why a device could not do what it was asked.
+///
+/// ```
+/// use storage::{AlignedBuffer, Device, DeviceError, MemoryDevice};
+///
+/// let device = MemoryDevice::new(8192, 4096);
+/// let beyond = storage::block_on(device.read(8192, AlignedBuffer::zeroed(4096)));
+/// assert!(matches!(beyond, Err(DeviceError::OutOfRange { offset: 8192, .. })));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -90,6 +98,14 @@ pub enum DeviceError {
 
 impl DeviceError {
     /// An error of the system below, for use with `map_err`.
+    ///
+    /// ```
+    /// use storage::DeviceError;
+    ///
+    /// let failed: Result<(), rustix::io::Errno> = Err(rustix::io::Errno::IO);
+    /// let error = failed.map_err(DeviceError::system("read")).unwrap_err();
+    /// assert!(error.to_string().starts_with("read: "), "{error}");
+    /// ```
     pub fn system(operation: &'static str) -> impl FnOnce(Errno) -> DeviceError {
         move |errno| match errno {
             Errno::OPNOTSUPP => DeviceError::Unsupported { operation },

@@ -22,6 +22,18 @@ use super::{
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How a device's calls reach the kernel.
+///
+/// ```
+/// use storage::{DeviceOptions, FileDevice, Transport};
+///
+/// # let directory = tempfile::tempdir().expect("a directory");
+/// # let path = directory.path().join("device");
+///
+/// let transport = Some(Transport::Threads);
+/// let options = DeviceOptions { size_bytes: Some(1 << 20), transport, ..Default::default() };
+/// assert_eq!(FileDevice::open(&path, &options)?.transport(), Transport::Threads);
+/// # Ok::<(), storage::DeviceError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// Through io_uring.
@@ -31,6 +43,14 @@ pub enum Transport {
 }
 
 /// How a [`FileDevice`] is opened.
+///
+/// ```
+/// use storage::DeviceOptions;
+///
+/// // A file that is made with a size of 1 GiB if there is none.
+/// let options = DeviceOptions { size_bytes: Some(1 << 30), ..DeviceOptions::default() };
+/// assert_eq!((options.deadline.as_secs(), options.looks_only), (10, false));
+/// ```
 #[derive(Debug, Clone)]
 pub struct DeviceOptions {
     /// Creates the file with this size, or makes it longer; bytes. Not for block devices.
@@ -53,6 +73,19 @@ impl Default for DeviceOptions {
 
 /// A file or block device, read and written past the kernel's page cache where that is possible.
 /// Nobody else may open it as a device at the same time.
+///
+/// ```
+/// use storage::{AlignedBuffer, Device, DeviceOptions, FileDevice};
+///
+/// # let directory = tempfile::tempdir().expect("a directory");
+/// # let path = directory.path().join("device");
+///
+/// let options = DeviceOptions { size_bytes: Some(1 << 20), ..DeviceOptions::default() };
+/// let device = FileDevice::open(&path, &options)?;
+/// let read = storage::block_on(device.read(0, AlignedBuffer::zeroed(4096)))?;
+/// assert!(read.iter().all(|byte| *byte == 0), "it is new");
+/// # Ok::<(), storage::DeviceError>(())
+/// ```
 pub struct FileDevice {
     info: DeviceInfo,
     deadline: Duration,
@@ -92,6 +125,20 @@ impl FileDevice {
     /// # Errors
     /// When it cannot be opened for reading and writing, cannot be as large as asked for, is
     /// neither file nor block device, or is in use; less, if it is only to be looked at.
+    ///
+    /// ```
+    /// use storage::{Device, DeviceError, DeviceOptions, FileDevice};
+    ///
+    /// # let directory = tempfile::tempdir().expect("a directory");
+    /// # let path = directory.path().join("device");
+    ///
+    /// let options = DeviceOptions { size_bytes: Some(1 << 20), ..DeviceOptions::default() };
+    /// let device = FileDevice::open(&path, &options)?;
+    /// assert_eq!(device.info().size_bytes, 1 << 20);
+    /// let again = FileDevice::open(&path, &options);
+    /// assert!(matches!(again, Err(DeviceError::InUse { .. })));
+    /// # Ok::<(), storage::DeviceError>(())
+    /// ```
     pub fn open(path: &Path, options: &DeviceOptions) -> Result<FileDevice, DeviceError> {
         let name = path.display().to_string();
         let (file, direct) = open(path, options)?;
@@ -146,16 +193,53 @@ impl FileDevice {
     }
 
     /// How calls reach the kernel.
+    ///
+    /// ```
+    /// use storage::{DeviceOptions, FileDevice};
+    ///
+    /// # let directory = tempfile::tempdir().expect("a directory");
+    /// # let path = directory.path().join("device");
+    /// let options = DeviceOptions { size_bytes: Some(1 << 20), ..DeviceOptions::default() };
+    /// let device = FileDevice::open(&path, &options)?;
+    /// println!("{:?}", device.transport());
+    /// # Ok::<(), storage::DeviceError>(())
+    /// ```
     pub fn transport(&self) -> Transport {
         self.backend.kind()
     }
 
     /// Whether calls go past the kernel's page cache.
+    ///
+    /// ```
+    /// use storage::{DeviceOptions, FileDevice};
+    ///
+    /// # let directory = tempfile::tempdir().expect("a directory");
+    /// # let path = directory.path().join("device");
+    /// let options = DeviceOptions { size_bytes: Some(1 << 20), ..DeviceOptions::default() };
+    /// let device = FileDevice::open(&path, &options)?;
+    /// if !device.is_direct() {
+    ///     println!("the page cache keeps copies of what is read");
+    /// }
+    /// # Ok::<(), storage::DeviceError>(())
+    /// ```
     pub fn is_direct(&self) -> bool {
         self.direct
     }
 
     /// Whether `path` leads to this file or block device, and not to another or to nothing.
+    ///
+    /// ```
+    /// use storage::{DeviceOptions, FileDevice};
+    ///
+    /// # let directory = tempfile::tempdir().expect("a directory");
+    /// # let path = directory.path().join("device");
+    /// let options = DeviceOptions { size_bytes: Some(1 << 20), ..DeviceOptions::default() };
+    /// let device = FileDevice::open(&path, &options)?;
+    /// assert!(device.is_at(&path));
+    /// std::fs::remove_file(&path).expect("it is there");
+    /// assert!(!device.is_at(&path), "somebody has removed it");
+    /// # Ok::<(), storage::DeviceError>(())
+    /// ```
     pub fn is_at(&self, path: &Path) -> bool {
         let there = rustix::fs::stat(path);
         let here = fstat(&self.file);

@@ -2,6 +2,11 @@ const OTHER: &str = "data of another program";
 
 /// Names what another program has put on a device whose first bytes are these; `None` if they are
 /// zeros.
+///
+/// ```
+/// assert_eq!(storage::foreign_contents(&[0; 4096]), None);
+/// assert_eq!(storage::foreign_contents(b"XFSB and so on"), Some("an XFS file system"));
+/// ```
 pub fn foreign_contents(bytes: &[u8]) -> Option<&'static str> {
     let at = |offset: usize, magic: &[u8]| bytes.get(offset..offset + magic.len()) == Some(magic);
     let known: [(usize, &[u8], &'static str); 11] = [
@@ -23,6 +28,13 @@ pub fn foreign_contents(bytes: &[u8]) -> Option<&'static str> {
 
 /// Names what another program has put on a device whose last bytes are these; `None` if they are
 /// zeros. Some keep nothing at the beginning that would tell of them.
+///
+/// ```
+/// let mut end = vec![0; 4096];
+/// assert_eq!(storage::foreign_end(&end), None);
+/// end[3584..3592].copy_from_slice(b"EFI PART");
+/// assert_eq!(storage::foreign_end(&end), Some("the backup of a partition table"));
+/// ```
 pub fn foreign_end(bytes: &[u8]) -> Option<&'static str> {
     const MD: &[u8] = &[0xfc, 0x4e, 0x2b, 0xa9];
     let at_end = |back: usize| bytes.len().checked_sub(back).map(|at| &bytes[at..]);

@@ -5,6 +5,16 @@ use parking_lot::RwLock;
 use super::{AlignedBuffer, Device, DeviceInfo, DeviceTask, check};
 
 /// A device in memory. What is discarded reads as zeros.
+///
+/// ```
+/// # storage::block_on(async {
+/// use storage::{AlignedBuffer, Device, MemoryDevice};
+///
+/// let device = MemoryDevice::new(1 << 20, 4096);
+/// assert_eq!(device.read(0, AlignedBuffer::zeroed(4096)).await?[..3], [0, 0, 0]);
+/// # Ok::<(), storage::DeviceError>(()) })?;
+/// # Ok::<(), storage::DeviceError>(())
+/// ```
 pub struct MemoryDevice {
     info: DeviceInfo,
     bytes: RwLock<Vec<u8>>,
@@ -12,11 +22,21 @@ pub struct MemoryDevice {
 
 impl MemoryDevice {
     /// A device of `size_bytes` zeros with blocks of `block_bytes`.
+    ///
+    /// ```
+    /// let device = storage::MemoryDevice::new(8192, 4096);
+    /// assert_eq!(device.image(), vec![0; 8192]);
+    /// ```
     pub fn new(size_bytes: usize, block_bytes: usize) -> MemoryDevice {
         MemoryDevice::with_image(vec![0; size_bytes], block_bytes)
     }
 
     /// A device that holds `image`.
+    ///
+    /// ```
+    /// let device = storage::MemoryDevice::with_image(vec![7; 8192], 4096);
+    /// assert_eq!(device.image(), vec![7; 8192]);
+    /// ```
     pub fn with_image(image: Vec<u8>, block_bytes: usize) -> MemoryDevice {
         let size_bytes = image.len() as u64;
         let info = DeviceInfo { name: "memory".to_owned(), size_bytes, block_bytes };
@@ -24,11 +44,30 @@ impl MemoryDevice {
     }
 
     /// A copy of what it holds.
+    ///
+    /// ```
+    /// # storage::block_on(async {
+    /// use std::sync::Arc;
+    /// use storage::{AlignedBuffer, Device, MemoryDevice};
+    ///
+    /// let device = MemoryDevice::with_image(vec![7; 8192], 4096);
+    /// device.write(0, Arc::new(AlignedBuffer::zeroed(4096))).await?;
+    /// assert_eq!(device.image()[4095..4097], [0, 7]);
+    /// # Ok::<(), storage::DeviceError>(()) })?;
+    /// # Ok::<(), storage::DeviceError>(())
+    /// ```
     pub fn image(&self) -> Vec<u8> {
         self.bytes.read().clone()
     }
 
     /// Changes what it holds, past the device: for tests that damage it.
+    ///
+    /// ```
+    /// let device = storage::MemoryDevice::new(8192, 4096);
+    /// // A bit has turned over.
+    /// device.change(|bytes| bytes[100] ^= 4);
+    /// assert_eq!(device.image()[100], 4);
+    /// ```
     pub fn change<T>(&self, change: impl FnOnce(&mut [u8]) -> T) -> T {
         change(&mut self.bytes.write())
     }

@@ -8,6 +8,12 @@ use rustix::io::Errno;
 use super::{AlignedBuffer, DeviceError};
 
 /// Most calls that wait for a device or are under way at it; more are refused.
+///
+/// ```
+/// let wanted = 1_000_000;
+/// let at_once = wanted.min(storage::QUEUE_MAX);
+/// assert!(at_once >= 1024);
+/// ```
 pub const QUEUE_MAX: usize = 4096;
 
 /// What is asked of a device, with the buffers that belong to it until it ends.
