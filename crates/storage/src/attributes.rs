@@ -1,6 +1,16 @@
 use serde::{Deserialize, Serialize};
 
 /// The type of an object.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::Kind;
+///
+/// assert_eq!(origin.root().await?.attributes.kind, Kind::Directory);
+/// assert_eq!(created.entry.attributes.kind, Kind::File);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// Regular file.
@@ -20,6 +30,13 @@ pub enum Kind {
 }
 
 /// A point in time: seconds since 1970 (negative before) and nanoseconds in `0..1_000_000_000`.
+///
+/// ```
+/// use storage::Timestamp;
+///
+/// let new_year = Timestamp { seconds: 1_767_225_600, nanoseconds: 0 };
+/// assert!(new_year > Timestamp::default(), "later than 1970");
+/// ```
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
 )]
@@ -36,6 +53,14 @@ const TICK_NS_MAX: i128 = 10_000_000;
 impl Timestamp {
     /// This time, or `last` if that is later by less than a tick: changes of one tick may be
     /// noted in another order than they were stamped.
+    ///
+    /// ```
+    /// use storage::Timestamp;
+    ///
+    /// let at = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+    /// assert_eq!(at(5, 0).or_later(at(5, 7)), at(5, 7), "both of one tick");
+    /// assert_eq!(at(5, 0).or_later(at(9, 0)), at(5, 0));
+    /// ```
     pub fn or_later(self, last: Timestamp) -> Timestamp {
         let later_ns = last.since_epoch_ns() - self.since_epoch_ns();
         if (0..TICK_NS_MAX).contains(&later_ns) { last } else { self }
@@ -43,6 +68,14 @@ impl Timestamp {
 
     /// The time of a change now, where the last one had the time `last`: a nanosecond later than
     /// that, if both are of one tick.
+    ///
+    /// ```
+    /// use storage::Timestamp;
+    ///
+    /// let at = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+    /// assert_eq!(at(5, 0).following(at(5, 0)), at(5, 1), "two changes of one tick differ");
+    /// assert_eq!(at(6, 0).following(at(5, 0)), at(6, 0));
+    /// ```
     pub fn following(self, last: Timestamp) -> Timestamp {
         if self.or_later(last) != last {
             return self;
@@ -59,6 +92,14 @@ impl Timestamp {
 }
 
 /// What `stat` tells of an object.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let attributes = created.file.attributes().await?;
+/// assert_eq!((attributes.size, attributes.links, attributes.permissions), (8, 1, 0o644));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// Type.
@@ -91,6 +132,15 @@ pub struct Attributes {
 
 impl Attributes {
     /// What tells one version of this object from the next.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// let before = created.file.attributes().await?.validator();
+    /// created.file.write(0, b"C").await?;
+    /// assert_ne!(created.file.attributes().await?.validator(), before);
+    /// # Ok(()) }) }
+    /// ```
     pub fn validator(&self) -> Validator {
         Validator {
             size: self.size,
@@ -104,6 +154,15 @@ impl Attributes {
 /// What changes whenever an object's contents or attributes change at the origin.
 ///
 /// Together with the object's id it tells one version of an object from the next.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let attributes = created.file.attributes().await?;
+/// let validator = attributes.validator();
+/// assert_eq!((validator.size, validator.modified), (8, attributes.modified));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Validator {
     /// Size in bytes.
@@ -117,6 +176,18 @@ pub struct Validator {
 }
 
 /// A time to be set.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::{SetAttributes, SetTime, Timestamp};
+///
+/// let long_ago = Timestamp { seconds: 1, nanoseconds: 0 };
+/// let change = SetAttributes { modified: Some(SetTime::At(long_ago)), ..Default::default() };
+/// let attributes = origin.set_attributes(created.entry.object, change).await?;
+/// assert_eq!(attributes.modified, long_ago);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetTime {
     /// The origin's present time.
@@ -126,6 +197,17 @@ pub enum SetTime {
 }
 
 /// Attributes to be changed; what is `None` stays as it is.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::SetAttributes;
+///
+/// let change = SetAttributes { size: Some(3), ..SetAttributes::default() };
+/// let attributes = origin.set_attributes(created.entry.object, change).await?;
+/// assert_eq!((attributes.size, attributes.permissions), (3, 0o644), "the rest stays");
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetAttributes {
     /// New permission bits, `0o7777` at most.

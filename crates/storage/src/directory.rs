@@ -25,6 +25,14 @@ pub use descriptor_cache::{DIRECTORIES_MAX, descriptors_for_files};
 use tree::Tree;
 
 /// How a directory is used as an origin.
+///
+/// ```
+/// use storage::DirectoryOptions;
+///
+/// // For a process that may have few open files.
+/// let options = DirectoryOptions { directories_max: Some(16), ..DirectoryOptions::default() };
+/// assert!(options.direct && options.ownership);
+/// ```
 #[derive(Debug, Clone)]
 pub struct DirectoryOptions {
     /// Look whether files can be read around the kernel's page cache. Default: yes.
@@ -68,6 +76,19 @@ impl Default for DirectoryOptions {
 /// that a mount option decides.
 ///
 /// Tasks do their system calls on the thread that polls them.
+///
+/// ```
+/// use storage::{DirectoryOptions, DirectoryOrigin, Origin};
+///
+/// # storage::block_on(async {
+/// let directory = tempfile::tempdir()?;
+/// std::fs::write(directory.path().join("file"), "contents")?;
+/// let origin = DirectoryOrigin::open(directory.path(), DirectoryOptions::default())?;
+/// let root = origin.root().await?.object;
+/// assert_eq!(origin.lookup(root, "file".as_ref()).await?.attributes.size, 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct DirectoryOrigin {
     tree: Arc<Tree>,
 }
@@ -78,12 +99,35 @@ impl DirectoryOrigin {
     /// # Errors
     /// [`System`](crate::OriginError::System) with `ENOENT` when nothing is there, `ENOTDIR` when
     /// it is no directory, `EACCES` when it cannot be read; also when `/proc` is not mounted.
+    ///
+    /// ```
+    /// use storage::{DirectoryOptions, DirectoryOrigin, Origin};
+    ///
+    /// # storage::block_on(async {
+    /// let directory = tempfile::tempdir()?;
+    /// let origin = DirectoryOrigin::open(directory.path(), DirectoryOptions::default())?;
+    /// assert!(origin.list(origin.root().await?.object).await?.is_empty());
+    /// assert!(DirectoryOrigin::open("/nowhere", DirectoryOptions::default()).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(path: impl AsRef<Path>, options: DirectoryOptions) -> Result<DirectoryOrigin> {
         Ok(DirectoryOrigin { tree: Arc::new(Tree::open(path.as_ref(), &options)?) })
     }
 
     /// How many open files were to be read around the page cache and could not be, although the
     /// origin as a whole can.
+    ///
+    /// ```
+    /// use storage::{DirectoryOptions, DirectoryOrigin, Origin};
+    ///
+    /// # storage::block_on(async {
+    /// let directory = tempfile::tempdir()?;
+    /// let origin = DirectoryOrigin::open(directory.path(), DirectoryOptions::default())?;
+    /// assert_eq!(origin.direct_refusals(), 0, "nothing was opened yet");
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn direct_refusals(&self) -> u64 {
         self.tree.direct_refusals.load(Ordering::Relaxed)
     }

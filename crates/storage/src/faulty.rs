@@ -8,17 +8,52 @@ use rustix::io::Errno;
 use crate::{Call, Clock, Layer, Layered, Origin, OriginError, RealClock, Task};
 
 /// Makes origins that fail, hang or answer late, as their [`Faults`] say. For tests.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::FaultyOrigin;
+///
+/// let (faulty, faults) = FaultyOrigin::new(origin);
+/// faults.unreachable(true);
+/// assert!(faulty.root().await.unwrap_err().is_unreachable());
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug)]
 pub struct FaultyOrigin;
 
 impl FaultyOrigin {
     /// Puts faults that can be switched around `inner`; at first there are none.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::FaultyOrigin;
+    ///
+    /// let (faulty, faults) = FaultyOrigin::new(origin);
+    /// assert!(faulty.root().await.is_ok(), "there are no faults yet");
+    /// # drop(faults);
+    /// # Ok(()) }) }
+    /// ```
     #[expect(clippy::new_ret_no_self, reason = "the switch comes with the origin")]
     pub fn new(inner: Arc<dyn Origin>) -> (Layered<Arc<Faults>>, Arc<Faults>) {
         FaultyOrigin::with_clock(inner, Arc::new(RealClock::new()))
     }
 
     /// The same, with delays that pass on `clock`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use storage::{Clock, FaultyOrigin, MemoryOrigin, Origin, Simulation};
+    ///
+    /// let simulation = Simulation::new(1);
+    /// let clock = Arc::new(simulation.clone());
+    /// let (faulty, faults) = FaultyOrigin::with_clock(Arc::new(MemoryOrigin::new()), clock);
+    /// faults.delay(Duration::from_secs(9));
+    /// assert!(simulation.run(faulty.root()).is_ok());
+    /// assert_eq!(simulation.now(), Duration::from_secs(9));
+    /// ```
     pub fn with_clock(
         inner: Arc<dyn Origin>,
         clock: Arc<dyn Clock>,
@@ -34,6 +69,18 @@ type Filter = Box<dyn Fn(&Call) -> bool + Send>;
 
 /// The switch of an origin made by [`FaultyOrigin`]. Faults strike before the call
 /// reaches the origin.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::FaultyOrigin;
+///
+/// let (faulty, faults) = FaultyOrigin::new(origin);
+/// faults.fail_next(1);
+/// assert!(faulty.root().await.is_err());
+/// assert!(faulty.root().await.is_ok());
+/// # Ok(()) }) }
+/// ```
 pub struct Faults {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -57,6 +104,18 @@ struct Failure {
 
 impl Faults {
     /// The next `count` calls of any kind fail with `EIO`; replaces failures set before.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::FaultyOrigin;
+    ///
+    /// let (faulty, faults) = FaultyOrigin::new(origin);
+    /// faults.fail_next(2);
+    /// assert!(faulty.root().await.is_err() && faulty.root().await.is_err());
+    /// assert!(faulty.root().await.is_ok());
+    /// # Ok(()) }) }
+    /// ```
     pub fn fail_next(&self, count: u64) {
         self.state.lock().failures.clear();
         self.fail_next_of(count, Errno::IO, |_| true);
@@ -64,6 +123,20 @@ impl Faults {
 
     /// The next `count` calls that `filter` picks fail with `errno`. A call is struck by the first
     /// failure set that fits it. `u64::MAX` is for all calls.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::Call;
+    /// use storage::FaultyOrigin;
+    ///
+    /// let (faulty, faults) = FaultyOrigin::new(origin);
+    /// let lists = |call: &Call| matches!(call, Call::List { .. });
+    /// faults.fail_next_of(u64::MAX, rustix::io::Errno::IO, lists);
+    /// let root = faulty.root().await?.object;
+    /// assert!(faulty.list(root).await.is_err());
+    /// # Ok(()) }) }
+    /// ```
     pub fn fail_next_of(
         &self,
         count: u64,
@@ -77,32 +150,125 @@ impl Faults {
     }
 
     /// All calls fail with [`Unreachable`](OriginError::Unreachable), or do so no longer.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::FaultyOrigin;
+    ///
+    /// let (faulty, faults) = FaultyOrigin::new(origin);
+    /// faults.unreachable(true);
+    /// assert!(faulty.root().await.is_err());
+    /// faults.unreachable(false);
+    /// assert!(faulty.root().await.is_ok());
+    /// # Ok(()) }) }
+    /// ```
     pub fn unreachable(&self, unreachable: bool) {
         self.state.lock().unreachable = unreachable;
     }
 
     /// Calls that `filter` picks block their thread until [`release`](Faults::release).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::FaultyOrigin;
+    ///
+    /// let (faulty, faults) = FaultyOrigin::new(origin);
+    /// faults.hang(|_call| true);
+    /// let faulty = Arc::new(faulty);
+    /// let caller = std::thread::spawn(move || storage::block_on(faulty.root()).is_ok());
+    /// while faults.hanging() == 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert!(!caller.is_finished());
+    /// faults.release();
+    /// # assert!(caller.join().expect("it does not panic"));
+    /// # Ok(()) }) }
+    /// ```
     pub fn hang(&self, filter: impl Fn(&Call) -> bool + Send + 'static) {
         self.state.lock().hanging = Some(Box::new(filter));
     }
 
     /// Lets hanging calls go on, and later ones pass.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::FaultyOrigin;
+    ///
+    /// let (faulty, faults) = FaultyOrigin::new(origin);
+    /// faults.hang(|_call| true);
+    /// let faulty = Arc::new(faulty);
+    /// let caller = std::thread::spawn(move || storage::block_on(faulty.root()).is_ok());
+    /// while faults.hanging() == 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// faults.release();
+    /// assert!(caller.join().expect("it does not panic"));
+    /// # Ok(()) }) }
+    /// ```
     pub fn release(&self) {
         self.state.lock().hanging = None;
         self.released.notify_all();
     }
 
     /// How many calls hang at this moment.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::FaultyOrigin;
+    ///
+    /// let (faulty, faults) = FaultyOrigin::new(origin);
+    /// faults.hang(|_call| true);
+    /// let faulty = Arc::new(faulty);
+    /// let caller = std::thread::spawn(move || storage::block_on(faulty.root()).is_ok());
+    /// while faults.hanging() == 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(faults.hanging(), 1);
+    /// faults.release();
+    /// # assert!(caller.join().expect("it does not panic"));
+    /// # Ok(()) }) }
+    /// ```
     pub fn hanging(&self) -> usize {
         self.state.lock().waiting
     }
 
     /// Each call waits this long first.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::FaultyOrigin;
+    ///
+    /// let (faulty, faults) = FaultyOrigin::new(origin);
+    /// use std::time::{Duration, Instant};
+    ///
+    /// faults.delay(Duration::from_millis(5));
+    /// let started = Instant::now();
+    /// faulty.root().await?;
+    /// assert!(started.elapsed() >= Duration::from_millis(5));
+    /// # Ok(()) }) }
+    /// ```
     pub fn delay(&self, delay: Duration) {
         self.state.lock().delay = delay;
     }
 
     /// No faults any more.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::FaultyOrigin;
+    ///
+    /// let (faulty, faults) = FaultyOrigin::new(origin);
+    /// faults.fail_next(100);
+    /// faults.clear();
+    /// assert!(faulty.root().await.is_ok());
+    /// # Ok(()) }) }
+    /// ```
     pub fn clear(&self) {
         let mut state = self.state.lock();
         state.failures.clear();

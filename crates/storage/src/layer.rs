@@ -11,6 +11,13 @@ use crate::{
 /// A call to an origin or to one of its open files, as a [`Layer`] sees it.
 ///
 /// Offsets and lengths are in bytes. `Remember` and `Forget` do not wait and are not seen.
+///
+/// ```
+/// use storage::{Call, ObjectId};
+///
+/// let call = Call::Read { object: ObjectId(7), offset: 4096, length: 4096 };
+/// assert_eq!(call.operation(), "read");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each is the call of the same name of Origin or OriginFile")]
@@ -51,6 +58,10 @@ pub enum Call {
 
 impl Call {
     /// What the call does, as a verb, for error messages.
+    ///
+    /// ```
+    /// assert_eq!(storage::Call::Space.operation(), "statfs");
+    /// ```
     pub fn operation(&self) -> &'static str {
         match self {
             Call::Root => "stat origin",
@@ -87,6 +98,31 @@ impl Call {
 }
 
 /// Something that happens around each call to an origin: a delay, a fault, a count.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use storage::{Call, Layer, Layered, OriginError};
+///
+/// /// Counts the bytes that are read.
+/// #[derive(Default)]
+/// struct ReadBytes(AtomicU64);
+///
+/// impl Layer for ReadBytes {
+///     fn after(&self, call: Call, outcome: Result<u64, &OriginError>) {
+///         if let (Call::Read { .. }, Ok(bytes)) = (call, outcome) {
+///             self.0.fetch_add(bytes, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let counted = Layered::new(origin, ReadBytes::default());
+/// let file = counted.open(created.entry.object, READ_WRITE).await?;
+/// file.read(0, &mut [IoSliceMut::new(&mut [0; 100])]).await?;
+/// assert_eq!(counted.layer().0.load(Ordering::Relaxed), 8);
+/// # Ok(()) }) }
+/// ```
 pub trait Layer: Send + Sync {
     /// Waits before the call is passed on. On an error it is not passed on.
     fn before<'a>(&'a self, call: Call) -> Task<'a, ()> {
@@ -112,6 +148,21 @@ impl<L: Layer + ?Sized> Layer for Arc<L> {
 }
 
 /// An origin with a [`Layer`] around each of its calls.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::{Layer, Layered};
+///
+/// /// Lets everything pass.
+/// struct Nothing;
+///
+/// impl Layer for Nothing {}
+///
+/// let layered = Layered::new(origin, Nothing);
+/// assert_eq!(layered.attributes(created.entry.object).await?.size, 8);
+/// # Ok(()) }) }
+/// ```
 pub struct Layered<L: Layer> {
     inner: Arc<dyn Origin>,
     layer: Arc<L>,
@@ -119,11 +170,41 @@ pub struct Layered<L: Layer> {
 
 impl<L: Layer> Layered<L> {
     /// Puts `layer` around `inner`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::{Layer, Layered};
+    ///
+    /// /// Lets everything pass.
+    /// struct Nothing;
+    ///
+    /// impl Layer for Nothing {}
+    ///
+    /// let layered = Layered::new(origin.clone(), Nothing);
+    /// assert_eq!(layered.root().await?, origin.root().await?);
+    /// # Ok(()) }) }
+    /// ```
     pub fn new(inner: Arc<dyn Origin>, layer: L) -> Layered<L> {
         Layered { inner, layer: Arc::new(layer) }
     }
 
     /// The layer.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::{Layer, Layered};
+    ///
+    /// /// Lets everything pass.
+    /// #[derive(Debug, PartialEq)]
+    /// struct Nothing;
+    ///
+    /// impl Layer for Nothing {}
+    ///
+    /// assert_eq!(*Layered::new(origin, Nothing).layer(), Nothing);
+    /// # Ok(()) }) }
+    /// ```
     pub fn layer(&self) -> &L {
         &self.layer
     }

@@ -30,6 +30,17 @@ use state::{Body, ROOT, State};
 /// [`Stale`](crate::OriginError::Stale). Permissions are kept and not checked. Each change takes a
 /// new time, one nanosecond after the last one, so that runs are alike; reading leaves the time of
 /// access alone.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let root = origin.root().await?.object;
+/// assert_eq!(origin.lookup(root, "file".as_ref()).await?.object, created.entry.object);
+/// // Its clones are the same origin.
+/// let same = MemoryOrigin::clone(&origin);
+/// assert_eq!(same.list(root).await?.len(), 1);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct MemoryOrigin {
     store: Arc<Mutex<Store>>,
@@ -37,11 +48,33 @@ pub struct MemoryOrigin {
 
 impl MemoryOrigin {
     /// An origin that holds an empty top directory with permissions `0o755`.
+    ///
+    /// ```
+    /// use storage::{MemoryOrigin, Origin};
+    ///
+    /// let root = storage::block_on(MemoryOrigin::new().root())?;
+    /// assert_eq!(root.attributes.permissions, 0o755);
+    /// # Ok::<(), storage::OriginError>(())
+    /// ```
     pub fn new() -> MemoryOrigin {
         MemoryOrigin::of(Store::new(State::new(false)))
     }
 
     /// One that gives a new object the smallest id that is free, as many file systems do.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// let origin = MemoryOrigin::reusing_ids();
+    /// let parent = origin.root().await?.object;
+    /// let node = Node { parent, name: "a".as_ref(), permissions: 0o755, caller: CALLER };
+    /// let first = origin.make_directory(node).await?.object;
+    /// origin.remove_directory(parent, "a".as_ref()).await?;
+    /// origin.forget(first, 1);
+    /// let second = origin.make_directory(Node { name: "b".as_ref(), ..node }).await?.object;
+    /// assert_eq!(first, second);
+    /// # Ok(()) }) }
+    /// ```
     pub fn reusing_ids() -> MemoryOrigin {
         MemoryOrigin::of(Store::new(State::new(true)))
     }

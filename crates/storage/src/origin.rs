@@ -7,9 +7,28 @@ use std::sync::Arc;
 use crate::{Attributes, Kind, Result, SetAttributes};
 
 /// A call under way at an origin.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::{Entry, Task};
+///
+/// let task: Task<'_, Entry> = origin.root();
+/// assert_eq!(task.await?.attributes.permissions, 0o755);
+/// # Ok(()) }) }
+/// ```
 pub type Task<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// A wait that cannot fail.
+///
+/// ```
+/// use std::time::Duration;
+/// use storage::{Clock, RealClock, Wait};
+///
+/// let clock = RealClock::new();
+/// let wait: Wait<'_> = clock.sleep(Duration::from_millis(1));
+/// storage::block_on(wait);
+/// ```
 pub type Wait<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// A task that does its whole work when it is first polled.
@@ -23,11 +42,28 @@ pub(crate) fn now<'a, T>(call: impl FnOnce() -> Result<T> + Send + 'a) -> Task<'
 /// of their own), so that it is the same again after a restart and on another machine. The id of a
 /// deleted object may come back for a new one: the new one's [`Validator`](crate::Validator)
 /// differs.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// assert_ne!(origin.root().await?.object, created.entry.object);
+/// println!("object {}", created.entry.object.0);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u64);
 
 bitflags::bitflags! {
     /// What an origin can do beyond reading and writing whole objects.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::Capabilities;
+    ///
+    /// assert!(origin.capabilities().contains(Capabilities::WRITE | Capabilities::XATTRS));
+    /// # Ok(()) }) }
+    /// ```
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Capabilities: u32 {
         /// Hard links.
@@ -44,6 +80,17 @@ bitflags::bitflags! {
 }
 
 /// On whose behalf an object is created.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let caller = Caller { uid: 1000, gid: 100, umask: 0o022 };
+/// let parent = origin.root().await?.object;
+/// let node = Node { parent, name: "a".as_ref(), permissions: 0o777, caller };
+/// let made = origin.make_directory(node).await?.attributes;
+/// assert_eq!((made.uid, made.gid, made.permissions), (1000, 100, 0o755));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
     /// User id.
@@ -55,6 +102,15 @@ pub struct Caller {
 }
 
 /// An object as a look-up found it.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let root = origin.root().await?.object;
+/// let entry = origin.lookup(root, "file".as_ref()).await?;
+/// assert_eq!((entry.object, entry.attributes.size), (created.entry.object, 8));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// Which object.
@@ -64,6 +120,15 @@ pub struct Entry {
 }
 
 /// A name in a directory.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let listed = origin.list(origin.root().await?.object).await?;
+/// assert_eq!(listed[0].name, "file");
+/// assert_eq!(listed[0].object, created.entry.object);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryEntry {
     /// The name; never `.` or `..`.
@@ -75,6 +140,17 @@ pub struct DirectoryEntry {
 }
 
 /// A file that was created and opened in one step.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let parent = origin.root().await?.object;
+/// let node = Node { parent, name: "new".as_ref(), permissions: 0o644, caller: CALLER };
+/// let created = origin.create(node, READ_WRITE).await?;
+/// created.file.write(0, b"new").await?;
+/// assert_eq!(origin.attributes(created.entry.object).await?.size, 3);
+/// # Ok(()) }) }
+/// ```
 pub struct Created {
     /// The new object.
     pub entry: Entry,
@@ -83,6 +159,18 @@ pub struct Created {
 }
 
 /// What `make_node` makes.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::{Kind, NodeKind};
+///
+/// let parent = origin.root().await?.object;
+/// let node = Node { parent, name: "pipe".as_ref(), permissions: 0o644, caller: CALLER };
+/// let made = origin.make_node(node, NodeKind::Fifo).await?;
+/// assert_eq!(made.attributes.kind, Kind::Fifo);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
     /// Empty regular file.
@@ -98,6 +186,16 @@ pub enum NodeKind {
 }
 
 /// A name to be made in a directory.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let parent = origin.root().await?.object;
+/// let node = Node { parent, name: "a".as_ref(), permissions: 0o755, caller: CALLER };
+/// let below = Node { parent: origin.make_directory(node).await?.object, ..node };
+/// origin.make_directory(below).await?;
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Node<'a> {
     /// The directory.
@@ -111,6 +209,15 @@ pub struct Node<'a> {
 }
 
 /// How a file is opened.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let mode = OpenMode { read: true, ..OpenMode::default() };
+/// let file = origin.open(created.entry.object, mode).await?;
+/// assert_eq!(file.read(0, &mut [IoSliceMut::new(&mut [0; 100])]).await?, 8);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenMode {
     /// For reading.
@@ -127,6 +234,18 @@ pub struct OpenMode {
 
 bitflags::bitflags! {
     /// How a rename treats what is there.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::RenameFlags;
+    ///
+    /// let root = origin.root().await?.object;
+    /// let (file, new) = ("file".as_ref(), "new".as_ref());
+    /// origin.rename(root, file, root, new, RenameFlags::NO_REPLACE).await?;
+    /// assert!(origin.lookup(root, file).await.is_err());
+    /// # Ok(()) }) }
+    /// ```
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct RenameFlags: u32 {
         /// Fail with `EEXIST` when the new name exists.
@@ -139,6 +258,17 @@ bitflags::bitflags! {
 }
 
 /// What `allocate` does with a range: the modes of `fallocate(2)`.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::Allocation;
+///
+/// // Mode 0 makes the file longer.
+/// created.file.allocate(Allocation { mode: 0, offset: 0, length: 4096 }).await?;
+/// assert_eq!(created.file.attributes().await?.size, 4096);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocation {
     /// The mode bits of `fallocate(2)`, passed through unchanged.
@@ -150,6 +280,16 @@ pub struct Allocation {
 }
 
 /// What `seek` looks for.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::SeekFrom;
+///
+/// assert_eq!(created.file.seek(SeekFrom::Data(0)).await?, 0);
+/// assert_eq!(created.file.seek(SeekFrom::Hole(0)).await?, 8, "the end counts as a hole");
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeekFrom {
     /// The next data at or after the offset (`SEEK_DATA`).
@@ -159,6 +299,18 @@ pub enum SeekFrom {
 }
 
 /// How an extended attribute is set.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::XattrMode;
+///
+/// let (object, name) = (created.entry.object, "user.colour".as_ref());
+/// origin.set_xattr(object, name, b"red", XattrMode::Create).await?;
+/// assert!(origin.set_xattr(object, name, b"blue", XattrMode::Create).await.is_err());
+/// origin.set_xattr(object, name, b"blue", XattrMode::Replace).await?;
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrMode {
     /// Create or replace.
@@ -170,6 +322,15 @@ pub enum XattrMode {
 }
 
 /// What `statfs` tells of an origin.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let space = origin.space().await?;
+/// println!("{} bytes free", space.blocks_available * u64::from(space.block_size));
+/// assert!(space.blocks_free <= space.blocks);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpaceUsage {
     /// Bytes in a block, the unit of the counts below.
@@ -196,6 +357,23 @@ pub struct SpaceUsage {
 ///
 /// Every call may fail with [`OriginError`](crate::OriginError). A name that does not exist is
 /// `ENOENT` only when the origin is known to be there.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// async fn bytes(origin: &dyn Origin) -> storage::Result<u64> {
+///     let root = origin.root().await?.object;
+///     let mut bytes = 0;
+///     for listed in origin.list(root).await? {
+///         let entry = origin.lookup(root, &listed.name).await?;
+///         bytes += entry.attributes.size;
+///         origin.forget(entry.object, 1);
+///     }
+///     Ok(bytes)
+/// }
+/// assert_eq!(bytes(&*origin).await?, 8);
+/// # Ok(()) }) }
+/// ```
 pub trait Origin: Send + Sync {
     /// What this origin can do.
     fn capabilities(&self) -> Capabilities;
@@ -302,6 +480,18 @@ pub trait Origin: Send + Sync {
 }
 
 /// An open regular file of an origin.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// let file: Arc<dyn OriginFile> = created.file;
+/// assert_eq!(file.append(b", and more").await?, 8);
+/// file.sync(false).await?;
+/// let mut all = [0; 18];
+/// file.read(0, &mut [IoSliceMut::new(&mut all)]).await?;
+/// assert_eq!(&all, b"contents, and more");
+/// # Ok(()) }) }
+/// ```
 pub trait OriginFile: Send + Sync {
     /// Reads at `offset` into `buffers` until they are full or the file ends, and returns the
     /// number of bytes read. A short count means the end of the file, never an interruption.

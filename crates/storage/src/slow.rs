@@ -16,6 +16,13 @@ use remote::{Nfs, ObjectStore};
 ///
 /// The times are those of ordinary equipment and depend on the calls alone, so that a run is
 /// repeated exactly on a virtual clock. They come on top of what the inner origin takes.
+///
+/// ```
+/// use storage::SlowModel;
+///
+/// assert_eq!("nfs".parse(), Ok(SlowModel::Nfs));
+/// assert_eq!(SlowModel::S3.to_string(), "s3");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SlowModel {
     /// One disk of 7200 revolutions a minute with a file system like ext4: one arm, whose seeks
@@ -39,9 +46,18 @@ pub enum SlowModel {
 
 impl SlowModel {
     /// All models, in the order in which they are shown.
+    ///
+    /// ```
+    /// let names: Vec<String> = storage::SlowModel::ALL.iter().map(ToString::to_string).collect();
+    /// assert_eq!(names, ["hdd", "nfs", "s3"]);
+    /// ```
     pub const ALL: [SlowModel; 3] = [SlowModel::Hdd, SlowModel::Nfs, SlowModel::S3];
 
     /// The model's name on the command line.
+    ///
+    /// ```
+    /// assert_eq!(storage::SlowModel::Hdd.name(), "hdd");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             SlowModel::Hdd => "hdd",
@@ -58,6 +74,11 @@ impl std::fmt::Display for SlowModel {
 }
 
 /// A name that is no [`SlowModel`]'s.
+///
+/// ```
+/// let error = "tape".parse::<storage::SlowModel>().unwrap_err();
+/// assert!(error.to_string().ends_with("use one of: hdd, nfs, s3"), "{error}");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no slow model {name:?}; use one of: hdd, nfs, s3")]
 pub struct UnknownSlowModel {
@@ -75,11 +96,37 @@ impl FromStr for SlowModel {
 }
 
 /// Makes origins that take the time of a [`SlowModel`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use storage::{Clock, MemoryOrigin, Origin, Simulation, SlowModel, SlowOrigin};
+///
+/// let simulation = Simulation::new(1);
+/// let (inner, clock) = (Arc::new(MemoryOrigin::new()), Arc::new(simulation.clone()));
+/// let slow = SlowOrigin::new(inner, SlowModel::S3, clock);
+/// let root = simulation.run(slow.root())?.object;
+/// simulation.run(slow.list(root))?;
+/// assert!(simulation.now().as_millis() >= 20, "a request takes that long");
+/// # Ok::<(), storage::OriginError>(())
+/// ```
 #[derive(Debug)]
 pub struct SlowOrigin;
 
 impl SlowOrigin {
     /// Slows `inner` down; the waits pass on `clock`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use storage::{Clock, MemoryOrigin, Origin, Simulation, SlowModel, SlowOrigin};
+    ///
+    /// let simulation = Simulation::new(1);
+    /// let (inner, clock) = (Arc::new(MemoryOrigin::new()), Arc::new(simulation.clone()));
+    /// let slow = SlowOrigin::new(inner, SlowModel::S3, clock);
+    /// let root = simulation.run(slow.root())?.object;
+    /// assert!(simulation.run(slow.lookup(root, "nowhere".as_ref())).is_err());
+    /// assert!(simulation.now().as_millis() >= 20, "to be told that takes as long");
+    /// # Ok::<(), storage::OriginError>(())
+    /// ```
     #[expect(clippy::new_ret_no_self, reason = "a slow origin is a layered one")]
     pub fn new(
         inner: Arc<dyn Origin>,
@@ -108,6 +155,18 @@ trait Device: Send {
 ///
 /// Each call waits until the device is done with it. What becomes known only afterwards, the
 /// length of a listing, is waited for by the call that comes next.
+///
+/// ```
+/// use std::sync::Arc;
+/// use storage::{Clock, MemoryOrigin, Origin, Simulation, SlowModel, SlowOrigin};
+///
+/// let simulation = Simulation::new(1);
+/// let (inner, clock) = (Arc::new(MemoryOrigin::new()), Arc::new(simulation.clone()));
+/// let slow = SlowOrigin::new(inner, SlowModel::S3, clock);
+/// let layer: &storage::Slowness = slow.layer();
+/// # let _ = layer;
+/// assert!(simulation.run(slow.root()).is_ok());
+/// ```
 pub struct Slowness {
     clock: Arc<dyn Clock>,
     /// The device, and the time that is owed.

@@ -8,6 +8,12 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::ObjectId;
 
 /// Most directories kept open, however many descriptors the process may have.
+///
+/// ```
+/// // With this many there is room for files besides.
+/// let descriptors = storage::descriptors_for_files(1 << 20);
+/// assert!(descriptors > storage::DIRECTORIES_MAX as u64);
+/// ```
 pub const DIRECTORIES_MAX: usize = 8192;
 
 /// Fewest directories kept open, however few descriptors the process may have.
@@ -36,6 +42,11 @@ const SPARE_SHARE: u64 = 8;
 const SPARE_MAX: u64 = 256;
 
 /// How many of so many descriptors are for open files and directories.
+///
+/// ```
+/// assert_eq!(storage::descriptors_for_files(1024), 1024 - 128);
+/// assert_eq!(storage::descriptors_for_files(1 << 20), (1 << 20) - 256);
+/// ```
 pub fn descriptors_for_files(limit: u64) -> u64 {
     limit - (limit / SPARE_SHARE).min(SPARE_MAX)
 }

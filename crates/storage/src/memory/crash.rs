@@ -12,11 +12,39 @@ use super::history::Store;
 /// write by write and whatever was written later, and a file may have grown without it. A file's
 /// sync makes the file last, with all names and attributes that were changed before its own; that
 /// of a directory all names; that of the origin everything.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::CrashOrigin;
+///
+/// let (crashing, crashes) = CrashOrigin::new(&origin);
+/// let root = crashing.root().await?.object;
+/// crashing.unlink(root, "file".as_ref()).await?;
+/// crashing.sync().await?;
+/// // It lasts, so that no crash brings it back.
+/// for seed in 0..20 {
+///     assert!(crashes.crash(seed).list(root).await?.is_empty());
+/// }
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug)]
 pub struct CrashOrigin;
 
 impl CrashOrigin {
     /// An origin that holds what `image` does, all of which lasts, and the record of its changes.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::CrashOrigin;
+    ///
+    /// let (crashing, crashes) = CrashOrigin::new(&origin);
+    /// let root = crashing.root().await?.object;
+    /// assert_eq!(crashing.list(root).await?.len(), 1, "it holds what the other does");
+    /// # drop(crashes);
+    /// # Ok(()) }) }
+    /// ```
     #[expect(clippy::new_ret_no_self, reason = "the record comes with the origin")]
     pub fn new(image: &MemoryOrigin) -> (MemoryOrigin, OriginCrashes) {
         let origin = MemoryOrigin::of(Store::with_history(image.store.lock().kill()));
@@ -26,6 +54,20 @@ impl CrashOrigin {
 }
 
 /// The record of an origin made by [`CrashOrigin`]: outlives it.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+/// use storage::CrashOrigin;
+///
+/// let (crashing, crashes) = CrashOrigin::new(&origin);
+/// let root = crashing.root().await?.object;
+/// crashing.unlink(root, "file".as_ref()).await?;
+/// // Nothing has made that last.
+/// let is_back = |seed| block_on(crashes.crash(seed).list(root)).is_ok_and(|it| it.len() == 1);
+/// assert!((0..64).any(is_back) && !(0..64).all(is_back));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug)]
 pub struct OriginCrashes {
     store: Arc<Mutex<Store>>,
@@ -33,17 +75,54 @@ pub struct OriginCrashes {
 
 impl OriginCrashes {
     /// How many changes and syncs there were until now: the moments between which nothing differs.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::CrashOrigin;
+    ///
+    /// let (crashing, crashes) = CrashOrigin::new(&origin);
+    /// let root = crashing.root().await?.object;
+    /// let before = crashes.events();
+    /// crashing.unlink(root, "file".as_ref()).await?;
+    /// assert_eq!(crashes.events(), before + 1);
+    /// # Ok(()) }) }
+    /// ```
     pub fn events(&self) -> u64 {
         self.store.lock().events()
     }
 
     /// What is left when the process is killed: everything that was done.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::CrashOrigin;
+    ///
+    /// let (crashing, crashes) = CrashOrigin::new(&origin);
+    /// let root = crashing.root().await?.object;
+    /// crashing.unlink(root, "file".as_ref()).await?;
+    /// assert!(crashes.kill().list(root).await?.is_empty(), "the machine goes on");
+    /// # Ok(()) }) }
+    /// ```
     pub fn kill(&self) -> MemoryOrigin {
         MemoryOrigin::of(Store::new(self.store.lock().kill()))
     }
 
     /// One of the origins that a crash of the machine at this moment could leave, another one for
     /// each `seed`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_file(async |origin, created| {
+    /// use storage::CrashOrigin;
+    ///
+    /// let (crashing, crashes) = CrashOrigin::new(&origin);
+    /// let root = crashing.root().await?.object;
+    /// crashing.sync().await?;
+    /// assert_eq!(crashes.crash(1).list(root).await?.len(), 1);
+    /// # Ok(()) }) }
+    /// ```
     pub fn crash(&self, seed: u64) -> MemoryOrigin {
         MemoryOrigin::of(Store::new(self.store.lock().crash(seed)))
     }
