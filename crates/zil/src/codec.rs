@@ -83,6 +83,14 @@ impl Record<'_> {
     ///
     /// # Errors
     /// When a field is longer than it may be.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> {
+    /// // Its head, where it goes, and the four bytes.
+    /// assert!(record().encoded_bytes()? > 4);
+    /// # Ok(()) }
+    /// ```
     pub fn encoded_bytes(&self) -> Result<usize, RecordError> {
         self.check()?;
         let mut count = Count(HEADER_BYTES);
@@ -94,6 +102,15 @@ impl Record<'_> {
     ///
     /// # Panics
     /// When `bytes` is shorter than [`encoded_bytes`](Record::encoded_bytes).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> {
+    /// let mut bytes = vec![0; record().encoded_bytes()?];
+    /// record().encode(&mut bytes);
+    /// assert_eq!(Record::decode(&bytes)?, (record(), bytes.len()));
+    /// # Ok(()) }
+    /// ```
     pub fn encode(&self, bytes: &mut [u8]) {
         let mut writer = Writer { bytes, at: HEADER_BYTES };
         self.put(&mut writer);
@@ -452,6 +469,17 @@ impl<'a> Record<'a> {
     ///
     /// # Errors
     /// When it is of a kind that is not known, longer than `bytes`, or not as it is written.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> {
+    /// assert!(Record::decode(b"this is none").is_err());
+    /// # let mut bytes = vec![0; record().encoded_bytes()?];
+    /// # record().encode(&mut bytes);
+    /// let (decoded, taken_bytes) = Record::decode(&bytes)?;
+    /// assert_eq!((decoded, taken_bytes), (record(), bytes.len()));
+    /// # Ok(()) }
+    /// ```
     pub fn decode(bytes: &'a [u8]) -> Result<(Record<'a>, usize), RecordError> {
         let mut reader = Reader { bytes };
         let length = reader.u32()? as usize;

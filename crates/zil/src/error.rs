@@ -15,6 +15,17 @@ fn size(bytes: u64) -> String {
 }
 
 /// Why bytes are no record, or a record is none that can be logged.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// use zil::{DATA_BYTES_MAX, RecordError};
+///
+/// let data = vec![0; DATA_BYTES_MAX + 1];
+/// let record = Record::Write { file: file(), offset: 0, data: &data };
+/// assert!(matches!(record.encoded_bytes(), Err(RecordError::TooLong { what: "data", .. })));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -43,6 +54,14 @@ pub enum RecordError {
 }
 
 /// Why there is no log on a device, or none that may be used.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// let error = block_on(open(&MemoryDevice::new(32 << 20, 4096))).err();
+/// assert_eq!(error, Some(OpenError::NoLog), "it is blank");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -107,6 +126,15 @@ pub enum OpenError {
 /// The log no longer takes anything: its device failed. What had lasted before still does.
 ///
 /// See to it that all changes last at the origin, then [`reset`](crate::Log::reset) the log.
+///
+/// ```
+/// use storage::DeviceError;
+/// use zil::{Failed, Position};
+///
+/// let error = DeviceError::TimedOut { operation: "write", seconds: 10 };
+/// let failed = Failed { from: Position(8), error };
+/// assert!(failed.to_string().contains("changes from record 8 on are not in it"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the log failed: {error}; changes from record {from} on are not in it, \
@@ -120,6 +148,17 @@ pub struct Failed {
 }
 
 /// Why a record was not taken.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+/// use zil::{AppendError, DATA_BYTES_MAX};
+///
+/// let data = vec![0; DATA_BYTES_MAX + 1];
+/// let error = log.append(&Record::Write { file: file(), offset: 0, data: &data }).await;
+/// assert!(matches!(error, Err(AppendError::Record(_))), "it is longer than a record may be");
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
@@ -154,6 +193,16 @@ pub enum AppendError {
 }
 
 /// Why records could not be replayed.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+/// use zil::ReplayError;
+///
+/// let error = recovery.finish().await.unwrap_err();
+/// assert_eq!(error, ReplayError::Unapplied { from: Position(1) });
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {

@@ -38,6 +38,16 @@ const FLUSH_SHARE: f64 = 0.7;
 ///
 /// Once a device has failed, records from the [first one concerned](Failed::from) on are refused
 /// until the log is [reset](Log::reset); those before it stay.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+/// let position = log.append(&record()).await?;
+/// log.commit(position).await?;
+/// // It is found again whatever happens from here on.
+/// assert_eq!(open(&device).await?.found().records(), 1);
+/// # Ok(()) }) }
+/// ```
 pub struct Log {
     id: [u8; 16],
     device: Arc<dyn Device>,
@@ -66,6 +76,21 @@ impl Log {
     ///
     /// # Errors
     /// When the device does not work, is too small, or is not blank and its use not forced.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use storage::{MemoryDevice, RealClock};
+    /// use zil::{Log, Opening, Options, Position};
+    ///
+    /// # storage::block_on(async {
+    /// let device = Arc::new(MemoryDevice::new(32 << 20, 4096));
+    /// let opening = Opening { pool: [1; 16], log: [2; 16], seed: [3; 16], force: false };
+    /// let clock = Arc::new(RealClock::new());
+    /// let log = Log::format(device, opening, Options::default(), clock).await?;
+    /// assert_eq!(log.last(), Position::NONE);
+    /// # Ok::<(), zil::OpenError>(()) })?;
+    /// # Ok::<(), zil::OpenError>(())
+    /// ```
     pub async fn format(
         device: Arc<dyn Device>,
         opening: Opening,
@@ -81,6 +106,19 @@ impl Log {
     ///
     /// # Errors
     /// As [`format`](Log::format).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> {
+    /// # block_on(async {
+    /// # let device = Arc::new(MemoryDevice::new(32 << 20, 4096));
+    /// # let clock = Arc::new(RealClock::new());
+    /// let tell = |filled: u64, bytes: u64| println!("{} %", filled * 100 / bytes.max(1));
+    /// let log = Log::format_telling(device, opening(), Options::default(), clock, &tell).await?;
+    /// assert!(log.ring_bytes() <= 32 << 20);
+    /// # Ok::<(), OpenError>(()) })?;
+    /// # Ok(()) }
+    /// ```
     pub async fn format_telling(
         device: Arc<dyn Device>,
         opening: Opening,
@@ -119,6 +157,17 @@ impl Log {
     ///
     /// # Errors
     /// When the device does not work, or does not hold a whole log of this pool.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// log.commit(log.append(&record()).await?).await?;
+    /// drop(log);
+    /// let clock = Arc::new(RealClock::new());
+    /// let mut recovery = Log::open(device, opening(), Options::default(), clock).await?;
+    /// assert_eq!(recovery.next().await?, Some((Position(1), record())));
+    /// # Ok(()) }) }
+    /// ```
     pub async fn open(
         device: Arc<dyn Device>,
         opening: Opening,
@@ -152,11 +201,29 @@ impl Log {
     }
 
     /// The log's id.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// assert_eq!(log.id(), [2; 16]);
+    /// # Ok(()) }) }
+    /// ```
     pub fn id(&self) -> [u8; 16] {
         self.id
     }
 
     /// The epoch of the superblock that lasts: a greater one each time that it is written.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// let before = log.epoch();
+    /// let position = log.append(&record()).await?;
+    /// log.commit(position).await?;
+    /// log.release(position).await?;
+    /// assert!(log.epoch() > before);
+    /// # Ok(()) }) }
+    /// ```
     pub fn epoch(&self) -> u64 {
         self.state.lock().chain.epoch()
     }
@@ -165,11 +232,28 @@ impl Log {
     ///
     /// # Errors
     /// When it cannot be read.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// assert!(log.has_end().await?);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn has_end(&self) -> Result<bool, DeviceError> {
         has_end(&*self.device, &self.layout).await
     }
 
     /// How blocks are made to last.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// match log.sync() {
+    ///     zil::Sync::Flush => println!("a write, then a flush"),
+    ///     zil::Sync::Through => println!("a write that lasts when it ends"),
+    /// }
+    /// # Ok(()) }) }
+    /// ```
     pub fn sync(&self) -> Sync {
         self.sync
     }
@@ -178,6 +262,15 @@ impl Log {
     ///
     /// # Errors
     /// When the log has failed, or has no room on the device or in RAM at this moment.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// let first = log.try_append(&record())?;
+    /// let second = log.try_append(&record())?;
+    /// assert!(first < second && log.durable() < first, "neither lasts yet");
+    /// # Ok(()) }) }
+    /// ```
     pub fn try_append(&self, record: &Record<'_>) -> Result<Position, AppendError> {
         self.try_append_beside(record, 0)
     }
@@ -186,6 +279,17 @@ impl Log {
     ///
     /// # Errors
     /// As [`try_append`](Log::try_append).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// use zil::AppendError;
+    ///
+    /// let all = log.ring_bytes();
+    /// assert!(matches!(log.try_append_beside(&record(), all + 1), Err(AppendError::Full { .. })));
+    /// assert!(log.try_append_beside(&record(), all / 2).is_ok());
+    /// # Ok(()) }) }
+    /// ```
     pub fn try_append_beside(
         &self,
         record: &Record<'_>,
@@ -217,6 +321,14 @@ impl Log {
     /// When the log has failed or fails, or stays full for [as long as is
     /// waited](Options::full_wait): then a txg has to be committed and
     /// [released](Log::release) up to the record named, or farther.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// let position = log.append(&record()).await?;
+    /// assert_eq!((position, log.last()), (Position(1), Position(1)));
+    /// # Ok(()) }) }
+    /// ```
     pub async fn append(&self, record: &Record<'_>) -> Result<Position, AppendError> {
         let started = self.clock.now();
         loop {
@@ -241,6 +353,15 @@ impl Log {
     ///
     /// # Errors
     /// When the device failed before that.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// let position = log.append(&record()).await?;
+    /// log.commit(position).await?;
+    /// assert!(log.durable() >= position);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn commit(&self, up_to: Position) -> Result<(), Failed> {
         let started = self.clock.now();
         let waited = self.last_to(up_to).await;
@@ -307,6 +428,17 @@ impl Log {
     ///
     /// # Errors
     /// When the device fails. What was released before stays so; it may be tried again.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// let position = log.append(&record()).await?;
+    /// log.commit(position).await?;
+    /// // The origin keeps the change by now.
+    /// log.release(position).await?;
+    /// assert_eq!(open(&device).await?.found().records(), 0);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn release(&self, up_to: Position) -> Result<(), Failed> {
         let up_to = up_to.min(self.last());
         self.last_to(up_to).await?;
@@ -317,6 +449,15 @@ impl Log {
     ///
     /// A block may be written by the thread of one who waits for it, which a device that hangs
     /// holds: he is not let go, but all others are.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(log.give_up_overdue(Duration::from_secs(10)), None, "nothing is under way");
+    /// # Ok(()) }) }
+    /// ```
     pub fn give_up_overdue(&self, max: Duration) -> Option<Failed> {
         let mut wake = Vec::new();
         let now = self.clock.now();
@@ -330,6 +471,16 @@ impl Log {
     ///
     /// # Errors
     /// When the device still fails.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// // A log that has not failed is left as it is.
+    /// let position = log.append(&record()).await?;
+    /// log.reset().await?;
+    /// assert_eq!(log.last(), position);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn reset(&self) -> Result<(), Failed> {
         if self.state.lock().chain.failed().is_none() {
             return Ok(());
@@ -369,37 +520,104 @@ impl Log {
     }
 
     /// Bytes of the ring that takes records.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// assert!(log.ring_bytes() > 16 << 20 && log.ring_bytes() < 32 << 20);
+    /// # Ok(()) }) }
+    /// ```
     pub fn ring_bytes(&self) -> u64 {
         self.layout.ring_bytes
     }
 
     /// Bytes of the ring that hold nothing which may be needed.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// assert!(log.free_bytes() <= log.ring_bytes());
+    /// let before = log.free_bytes();
+    /// log.commit(log.append(&record()).await?).await?;
+    /// assert!(log.free_bytes() < before);
+    /// # Ok(()) }) }
+    /// ```
     pub fn free_bytes(&self) -> u64 {
         self.state.lock().chain.free_bytes()
     }
 
     /// The last record that was appended.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// assert_eq!(log.last(), Position::NONE);
+    /// let position = log.append(&record()).await?;
+    /// assert_eq!(log.last(), position);
+    /// # Ok(()) }) }
+    /// ```
     pub fn last(&self) -> Position {
         self.state.lock().chain.last()
     }
 
     /// Everything up to this record lasts.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// let position = log.append(&record()).await?;
+    /// assert!(log.durable() < position);
+    /// log.commit(position).await?;
+    /// assert_eq!(log.durable(), position);
+    /// # Ok(()) }) }
+    /// ```
     pub fn durable(&self) -> Position {
         self.state.lock().chain.durable()
     }
 
     /// Whether a crash may leave this record without the last one, because they are in blocks of
     /// their own.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// let first = log.append(&record()).await?;
+    /// log.commit(first).await?;
+    /// log.append(&record()).await?;
+    /// assert!(log.may_last_alone(first), "it was written before the other one came");
+    /// # Ok(()) }) }
+    /// ```
     pub fn may_last_alone(&self, position: Position) -> bool {
         self.state.lock().chain.may_last_alone(position)
     }
 
     /// The oldest record that has not been released: to make room, release it and those after it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// log.append(&record()).await?;
+    /// let second = log.append(&record()).await?;
+    /// log.commit(second).await?;
+    /// assert_eq!(log.oldest(), Position(1));
+    /// log.release(second).await?;
+    /// assert!(log.oldest() > second);
+    /// # Ok(()) }) }
+    /// ```
     pub fn oldest(&self) -> Position {
         self.state.lock().chain.oldest()
     }
 
     /// What was done since the start, and how things are.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// log.commit(log.append(&record()).await?).await?;
+    /// let statistics = log.statistics();
+    /// assert_eq!((statistics.commits, statistics.records, statistics.data_bytes), (1, 1, 4));
+    /// # Ok(()) }) }
+    /// ```
     pub fn statistics(&self) -> Statistics {
         let now = self.clock.now();
         let State { chain, counters, renewing_since } = &*self.state.lock();
@@ -422,6 +640,14 @@ impl Log {
     ///
     /// # Panics
     /// When sums do not agree.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+    /// log.commit(log.append(&record()).await?).await?;
+    /// log.validate();
+    /// # Ok(()) }) }
+    /// ```
     pub fn validate(&self) {
         self.state.lock().chain.validate();
     }

@@ -1,6 +1,15 @@
 use std::time::Duration;
 
 /// How a log works.
+///
+/// ```
+/// use std::time::Duration;
+/// use zil::Options;
+///
+/// // Whoever appends to a full log is told so at once.
+/// let options = Options { full_wait: Duration::ZERO, ..Options::default() };
+/// assert_eq!(options.lanes, 4);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Options {
     /// RAM for what is not on the device yet, bytes; one block may go beyond.
@@ -28,6 +37,13 @@ impl Default for Options {
 }
 
 /// How a block is made to last.
+///
+/// ```
+/// use zil::{Options, Sync};
+///
+/// let options = Options { sync: Some(Sync::Flush), ..Options::default() };
+/// assert_ne!(options.sync, Options::default().sync, "by what is quicker");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
     /// A write, then a flush.
@@ -37,6 +53,20 @@ pub enum Sync {
 }
 
 /// How a device is used as a log.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// # block_on(async {
+/// # let device = Arc::new(MemoryDevice::new(32 << 20, 4096));
+/// # let clock = Arc::new(RealClock::new());
+/// # drop(Log::format(device.clone(), opening(), Options::default(), clock.clone()).await?);
+/// let opening = Opening { pool: [9; 16], log: [2; 16], seed: [4; 16], force: false };
+/// let error = Log::open(device, opening, Options::default(), clock).await.err();
+/// assert_eq!(error, Some(OpenError::OtherPool), "it is the log of pool 1");
+/// # Ok::<(), OpenError>(()) })?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Opening {
     /// The pool's id.

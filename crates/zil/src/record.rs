@@ -6,17 +6,75 @@ use std::fmt::{self, Display, Formatter};
 use storage::{NodeKind, ObjectId, RenameFlags, SetAttributes, SetTime, Timestamp};
 
 /// Most bytes of data in one record; a longer write is logged in several.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// use zil::DATA_BYTES_MAX;
+///
+/// let data = vec![7; 3 << 20];
+/// let offsets = (0..).step_by(DATA_BYTES_MAX);
+/// let pieces = offsets.zip(data.chunks(DATA_BYTES_MAX));
+/// let records = pieces.map(|(offset, data)| Record::Write { file: file(), offset, data });
+/// assert_eq!(records.count(), 3);
+/// # Ok(()) }
+/// ```
 pub const DATA_BYTES_MAX: usize = 1 << 20;
+
 /// Longest name, and longest name of an extended attribute, bytes.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// let name = "n".repeat(zil::NAME_BYTES_MAX + 1);
+/// let record = Record::RemoveXattr { object: file(), name: name.as_ref() };
+/// assert!(record.encoded_bytes().is_err());
+/// # Ok(()) }
+/// ```
 pub const NAME_BYTES_MAX: usize = 1024;
+
 /// Longest path, bytes.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// let path = "p".repeat(zil::PATH_BYTES_MAX + 1);
+/// let file = Place { path: path.as_ref(), ..file() };
+/// assert!(Record::Truncate { file, size: 0 }.encoded_bytes().is_err());
+/// # Ok(()) }
+/// ```
 pub const PATH_BYTES_MAX: usize = 16 << 10;
+
 /// Longest target of a symbolic link, bytes.
+///
+/// ```
+/// let target = "/a/place/that/is/not/far";
+/// assert!(target.len() <= zil::TARGET_BYTES_MAX);
+/// ```
 pub const TARGET_BYTES_MAX: usize = 4096;
+
 /// Longest value of an extended attribute, bytes.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// let value = vec![0; zil::VALUE_BYTES_MAX + 1];
+/// let record = Record::SetXattr { object: file(), name: "user.a".as_ref(), value: &value };
+/// assert!(record.encoded_bytes().is_err());
+/// # Ok(()) }
+/// ```
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// An object, with what helps to find it again after a crash.
+///
+/// ```
+/// use std::ffi::OsStr;
+/// use storage::ObjectId;
+/// use zil::Place;
+///
+/// let file = Place { object: ObjectId(7), born: None, path: OsStr::new("a/file") };
+/// assert_eq!(file.to_string(), "object 7 (\"a/file\")");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place<'a> {
     /// The object.
@@ -30,6 +88,15 @@ pub struct Place<'a> {
 }
 
 /// Which object, wherever it is.
+///
+/// ```
+/// use storage::{ObjectId, Timestamp};
+/// use zil::Identity;
+///
+/// let born = |seconds| Some(Timestamp { seconds, nanoseconds: 0 });
+/// let one = Identity { object: ObjectId(7), born: born(1) };
+/// assert_ne!(one, Identity { born: born(2), ..one }, "the id has come back for another");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The object.
@@ -40,17 +107,39 @@ pub struct Identity {
 
 impl Identity {
     /// Stands for an object of which nothing is known.
+    ///
+    /// ```
+    /// assert_eq!(zil::Identity::UNKNOWN.to_string(), "object 0");
+    /// ```
     pub const UNKNOWN: Identity = Identity { object: ObjectId(0), born: None };
 }
 
 impl Place<'_> {
     /// The object, wherever it is.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> {
+    /// let moved = Place { path: "another/name".as_ref(), ..file() };
+    /// assert_eq!(moved.identity(), file().identity());
+    /// # Ok(()) }
+    /// ```
     pub fn identity(&self) -> Identity {
         Identity { object: self.object, born: self.born }
     }
 }
 
 /// A name in a directory.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// use zil::Name;
+///
+/// let name = Name { parent: Place { path: "".as_ref(), ..file() }, name: "file".as_ref() };
+/// assert_eq!(name.to_string(), "\"file\" in object 7 (\"\")");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name<'a> {
     /// The directory.
@@ -60,6 +149,18 @@ pub struct Name<'a> {
 }
 
 /// An object that was made, under its first name.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// use zil::{Made, Name};
+///
+/// let name = Name { parent: Place { path: "a".as_ref(), ..file() }, name: "new".as_ref() };
+/// let object = ObjectId(8);
+/// let made = Made { name, object, born: None, permissions: 0o644, uid: 0, gid: 0 };
+/// assert_eq!(Record::Create(made).kind_name(), "create");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Made<'a> {
     /// Its name.
@@ -77,6 +178,14 @@ pub struct Made<'a> {
 }
 
 /// One change of an origin. Applying it twice gives what applying it once gives.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> {
+/// let record = Record::Truncate { file: file(), size: 100 };
+/// assert_eq!(record.to_string(), "truncate object 7 (\"a/file\") to 100 bytes");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Record<'a> {
@@ -195,6 +304,18 @@ pub enum Record<'a> {
 
 impl Made<'_> {
     /// The object, wherever it is.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> {
+    /// use zil::{Made, Name};
+    ///
+    /// let name = Name { parent: Place { path: "a".as_ref(), ..file() }, name: "new".as_ref() };
+    /// let object = ObjectId(8);
+    /// let made = Made { name, object, born: None, permissions: 0o644, uid: 0, gid: 0 };
+    /// assert_eq!(made.identity().object, ObjectId(8));
+    /// # Ok(()) }
+    /// ```
     pub fn identity(&self) -> Identity {
         Identity { object: self.object, born: self.born }
     }
@@ -202,6 +323,10 @@ impl Made<'_> {
 
 impl Record<'_> {
     /// What kind of change it is, in one word.
+    ///
+    /// ```
+    /// assert_eq!(zil::Record::Committed { txg: 7 }.kind_name(), "committed");
+    /// ```
     pub fn kind_name(&self) -> &'static str {
         match self {
             Record::Write { .. } => "write",
@@ -223,6 +348,14 @@ impl Record<'_> {
     }
 
     /// Bytes of file contents that it carries.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> {
+    /// assert_eq!(record().data_bytes(), 4);
+    /// assert_eq!(Record::Truncate { file: file(), size: 100 }.data_bytes(), 0);
+    /// # Ok(()) }
+    /// ```
     pub fn data_bytes(&self) -> u64 {
         match self {
             Record::Write { data, .. } => data.len() as u64,

@@ -23,6 +23,14 @@ const BEYOND_BYTES_MAX: u64 = 64 << 20;
 const BEYOND_ERRORS_MAX: u64 = 16;
 
 /// What a log holds, told when it is opened.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+/// let found = recovery.found();
+/// assert_eq!((found.first, found.last, found.blocks), (Position(1), Position(1), 1));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// The first record to replay.
@@ -44,12 +52,32 @@ pub struct Found {
 
 impl Found {
     /// How many records there are to replay.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// assert_eq!(recovery.found().records(), 1);
+    /// # Ok(()) }) }
+    /// ```
     pub fn records(&self) -> u64 {
         (self.last.0 + 1).saturating_sub(self.first.0)
     }
 }
 
 /// How a log ends.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+/// use zil::End;
+///
+/// match &recovery.found().end {
+///     End::Whole => println!("all that had lasted is there"),
+///     end => println!("something is missing: {end:?}"),
+/// }
+/// assert_eq!(recovery.found().end, End::Whole);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
@@ -83,6 +111,17 @@ pub enum End {
 /// Replay takes [`next`](Recovery::next) until there is nothing more, says what lasts at the origin
 /// by [`applied`](Recovery::applied), and goes on with [`finish`](Recovery::finish). If it stops in
 /// between, the next one begins behind what was applied.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+/// while let Some((position, record)) = recovery.next().await? {
+///     println!("{position}: {record}");
+/// }
+/// recovery.applied(recovery.found().last).await?;
+/// let log = recovery.finish().await?;
+/// # Ok(()) }) }
+/// ```
 pub struct Recovery {
     device: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -157,21 +196,54 @@ impl Recovery {
     }
 
     /// What the log holds.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// let found = recovery.found();
+    /// println!("{} records in {} blocks", found.records(), found.blocks);
+    /// assert_eq!(found.data_bytes, 4);
+    /// # Ok(()) }) }
+    /// ```
     pub fn found(&self) -> &Found {
         &self.found
     }
 
     /// The log's id.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// assert_eq!(recovery.id(), [2; 16]);
+    /// # Ok(()) }) }
+    /// ```
     pub fn id(&self) -> [u8; 16] {
         self.superblock.log
     }
 
     /// The epoch of its superblock: a greater one each time that this is written.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// let before = recovery.epoch();
+    /// recovery.next().await?;
+    /// recovery.applied(Position(1)).await?;
+    /// assert!(recovery.epoch() > before);
+    /// # Ok(()) }) }
+    /// ```
     pub fn epoch(&self) -> u64 {
         self.superblock.epoch
     }
 
     /// The id of the pool whose log it is.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// assert_eq!(recovery.pool(), [1; 16]);
+    /// # Ok(()) }) }
+    /// ```
     pub fn pool(&self) -> [u8; 16] {
         self.superblock.pool
     }
@@ -180,6 +252,14 @@ impl Recovery {
     ///
     /// # Errors
     /// When the device fails, or the record is one that this version does not know.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// assert_eq!(recovery.next().await?, Some((Position(1), record())));
+    /// assert_eq!(recovery.next().await?, None);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn next(&mut self) -> Result<Option<(Position, Record<'_>)>, ReplayError> {
         if self.found.records() == 0 {
             // The block with the last one that was released may be gone as well.
@@ -205,6 +285,15 @@ impl Recovery {
     }
 
     /// Goes back to the first record.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// recovery.next().await?;
+    /// recovery.rewind();
+    /// assert_eq!(recovery.next().await?, Some((Position(1), record())));
+    /// # Ok(()) }) }
+    /// ```
     pub fn rewind(&mut self) {
         let start = self.superblock.start;
         self.next = start;
@@ -242,6 +331,16 @@ impl Recovery {
     ///
     /// # Errors
     /// When the device fails. It may be tried again.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// recovery.next().await?;
+    /// // The origin keeps it by now.
+    /// recovery.applied(Position(1)).await?;
+    /// assert!(recovery.finish().await.is_ok());
+    /// # Ok(()) }) }
+    /// ```
     pub async fn applied(&mut self, up_to: Position) -> Result<(), ReplayError> {
         let released = up_to.min(self.found.last).min(self.position.previous());
         if released <= self.superblock.released {
@@ -266,6 +365,16 @@ impl Recovery {
     ///
     /// # Errors
     /// When they are not, when the log is damaged, or when the device fails.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// recovery.next().await?;
+    /// recovery.applied(Position(1)).await?;
+    /// let log = recovery.finish().await?;
+    /// assert_eq!(log.append(&record()).await?, Position(2), "positions go on");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn finish(self) -> Result<Log, ReplayError> {
         if self.found.end != End::Whole {
             return Err(ReplayError::Damaged { last: self.found.last });
@@ -280,6 +389,14 @@ impl Recovery {
     ///
     /// # Errors
     /// As [`discard_as`](Recovery::discard_as).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// let log = recovery.discard().await?;
+    /// assert_eq!(log.oldest(), Position(2), "record 1 is lost");
+    /// # Ok(()) }) }
+    /// ```
     pub async fn discard(self) -> Result<Log, ReplayError> {
         self.discard_telling(&|_, _| ()).await
     }
@@ -289,6 +406,15 @@ impl Recovery {
     ///
     /// # Errors
     /// As [`discard_as`](Recovery::discard_as).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// let tell = |filled: u64, bytes: u64| println!("{filled} bytes of {bytes}");
+    /// let log = recovery.discard_telling(&tell).await?;
+    /// assert_eq!(log.id(), [2; 16]);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn discard_telling(
         self,
         tell: &(dyn Fn(u64, u64) + Send + Sync),
@@ -302,6 +428,14 @@ impl Recovery {
     ///
     /// # Errors
     /// When the device fails, or has become shorter: a new log has to be made on it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+    /// # fn main() -> Result<(), Box<dyn Error>> { with_recovery(async |mut recovery| {
+    /// let log = recovery.discard_as([5; 16], [6; 16], &|_, _| ()).await?;
+    /// assert_eq!(log.id(), [5; 16]);
+    /// # Ok(()) }) }
+    /// ```
     pub async fn discard_as(
         mut self,
         log: [u8; 16],

@@ -15,6 +15,16 @@ const LATENCY_STEP: f64 = 1.25;
 const BATCH_MAX: u64 = 1 << 20;
 
 /// What a log has done since it was opened, and how things are with it.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+/// log.commit(log.append(&record()).await?).await?;
+/// let statistics = log.statistics();
+/// println!("half of the commits took {} us at most", statistics.latency_us.p50);
+/// assert_eq!((statistics.blocks, statistics.durable), (1, Position(1)));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Statistics {
     /// Commits that returned, durable.
@@ -70,6 +80,17 @@ pub struct Statistics {
 }
 
 /// How values are spread.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/example.rs"));
+/// # fn main() -> Result<(), Box<dyn Error>> { with_log(async |log, device| {
+/// for _ in 0..10 {
+///     log.commit(log.append(&record()).await?).await?;
+/// }
+/// let latency_us = log.statistics().latency_us;
+/// assert!(latency_us.p50 <= latency_us.p99 && latency_us.p99 <= latency_us.max);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Distribution {
     /// Half of all are at most this.
