@@ -6,6 +6,7 @@ use crate::sync::{AtomicU64, Relaxed};
 
 /// Largest number of hits that the clock's hand gives turns for.
 pub(crate) const TURNS_MAX: u8 = 3;
+
 /// Largest hit count that is kept of a record.
 ///
 /// ```

@@ -9,6 +9,7 @@ use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
 /// assert!(key.is_err());
 /// ```
 pub const CIPHER_KEY_BYTES: usize = 32;
+
 /// What encryption adds to a record, bytes.
 pub(crate) const TAG_BYTES: usize = 16;
 

@@ -49,6 +49,7 @@ const STANDING_BYTES_MAX: usize = 1 + 10;
 /// Answers and records that are written down at most, the hottest ones.
 const ANSWERS_MAX: usize = 1 << 20;
 const RECORDS_MAX: usize = 1 << 22;
+
 /// The longest snapshot that is read, bytes.
 ///
 /// ```
@@ -63,6 +64,7 @@ const RECORDS_MAX: usize = 1 << 22;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
+
 /// Records that are brought back at a time.
 const RECORDS_AT_ONCE: usize = 16;
 /// Records that come back from the origin together, neighbours in one call. Such windows follow

@@ -9,6 +9,7 @@ use super::histogram::{BUCKETS, GROUPS, Histogram, upper_edge};
 /// assert!(!curve.is_too_early());
 /// ```
 pub const CURVE_SAMPLES_MIN: u64 = 10_000;
+
 /// A hit rate this much below the highest is as good: half a point.
 ///
 /// ```
@@ -20,6 +21,7 @@ pub const CURVE_SAMPLES_MIN: u64 = 10_000;
 /// assert!(curve.enough().is_some_and(|enough| enough.bytes <= 1 << 20));
 /// ```
 pub const CURVE_TOLERANCE: f64 = 0.005;
+
 /// A bend is a knee if it stands out of the straight line by this share of the curve's height.
 const KNEE_SHARE_MIN: f64 = 0.05;
 
