@@ -22,8 +22,8 @@ use crate::version::{StaleBy, Version, is_trusted, trust};
 const PASS_ON_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// How long the space told by the origin is believed at most, while nothing is changed through the
-/// pool.
-const SPACE_TRUST_MAX: Duration = Duration::from_secs(60);
+/// pool: the origin gives back what removed files held some time after they were removed.
+const SPACE_TRUST_MAX: Duration = Duration::from_secs(1);
 
 /// An object that a look-up has found. It has one more use, which
 /// [`Pool::forget`] gives back.
@@ -715,19 +715,13 @@ impl Pool {
         let root = self.object(self.root())?;
         let trusted = trust(self.properties(&root).coherence).min(SPACE_TRUST_MAX);
         let now = self.now();
-        let (changes, told) = {
-            let known = self.space.lock();
-            (known.changes, known.told)
-        };
-        match told {
+        let kept = *self.space.lock();
+        match kept {
             Some((asked_at, space)) if now.saturating_sub(asked_at) < trusted => return Ok(space),
             _ => {}
         }
         let space = self.origin.space().await?;
-        let mut known = self.space.lock();
-        if known.changes == changes {
-            known.told = Some((now, space));
-        }
+        *self.space.lock() = Some((now, space));
         Ok(space)
     }
 

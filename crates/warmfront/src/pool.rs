@@ -133,15 +133,6 @@ pub trait Invalidation: Send + Sync {
     fn forget_later(&self, objects: Vec<Unused>, told: Box<dyn FnOnce() + Send>);
 }
 
-/// What is known of the space at the origin.
-#[derive(Debug, Default)]
-pub(crate) struct KnownSpace {
-    /// Changes that may have changed it.
-    pub changes: u64,
-    /// What the origin has told since the last of them, and when it was asked.
-    pub told: Option<(Duration, SpaceUsage)>,
-}
-
 /// An origin behind its share of the ARC, with its datasets.
 ///
 /// All calls of a file system are methods of this, of [`OpenFile`](crate::OpenFile) and of
@@ -224,7 +215,7 @@ pub struct Pool {
     /// Calls of readers to the origin for contents that are under way.
     pub(crate) demand_fetches: AtomicU64,
     /// Space at the origin, and when it was told; `None` after a change.
-    pub(crate) space: Mutex<KnownSpace>,
+    pub(crate) space: Mutex<Option<(Duration, SpaceUsage)>>,
     root: ObjectId,
     /// By the dataset's id.
     tenants: Mutex<BTreeMap<u32, Tenant>>,
@@ -542,14 +533,8 @@ impl Pool {
         if self.read_only {
             return Err(EngineError::ReadOnly);
         }
-        self.space_changed();
+        *self.space.lock() = None;
         Ok(())
-    }
-
-    /// The space that is free at the origin is asked for again.
-    pub(crate) fn space_changed(&self) {
-        let mut space = self.space.lock();
-        *space = KnownSpace { changes: space.changes + 1, told: None };
     }
 
     /// The object, which must be in use.
@@ -678,17 +663,12 @@ impl Pool {
             }
         };
         let Some(object) = self.objects.release(id, count, keep) else { return };
-        let is_gone = object.is_gone_for_good();
-        if is_gone {
+        if object.is_gone_for_good() {
             self.drop_generation(id, &object.version());
         }
         let bytes = object.charged_bytes;
         self.objects.recycle(object);
         self.origin.forget(id, 1);
-        if is_gone {
-            // The origin may have held it until now.
-            self.space_changed();
-        }
         if self.memory.forget(bytes) {
             let memory = self.memory.clone();
             self.spawn.spawn(Box::pin(async move { memory.trim() }));
