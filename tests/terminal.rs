@@ -46,7 +46,7 @@ fn lines_fit_into_a_terminal_of_80_columns() {
     assert!(wait_until(PATIENCE, read), "flash takes nothing in");
     fs::write(mount.join(below).join("written"), "contents").expect("it is taken");
     let file = mounted.to_str().expect("text");
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["status", &top], "Left out, for a wider terminal"),
         (&["why", file], "WHY NOT ON FLASH"),
         (&["arcstat", &top], "avail"),
@@ -54,6 +54,7 @@ fn lines_fit_into_a_terminal_of_80_columns() {
         (&["arcstat", "-x", &top], "evict"),
         (&["arcstat", "-z", &top], "pwaste"),
         (&["zil", &top], "zsize"),
+        (&["txgs", &top], "ENDED"),
         (&["iostat", &top], "orbytes"),
         (&["arcstat", "-l", "-s", " | ", &top], "left out"),
     ];

@@ -56,6 +56,8 @@ pub(crate) fn record(paths: &Paths, arguments: &RecordArguments) -> Result<()> {
 /// The file, as far as it is written.
 struct Recording<'a> {
     arguments: &'a RecordArguments,
+    /// Share of all contents that is recorded.
+    percent: f64,
     file: BufWriter<File>,
     bytes: u64,
     bytes_max: u64,
@@ -70,7 +72,7 @@ impl Recording<'_> {
         })?;
         let file = BufWriter::new(file);
         let mut recording =
-            Recording { arguments, file, bytes: 0, bytes_max, requests: 0, missed: 0 };
+            Recording { arguments, percent, file, bytes: 0, bytes_max, requests: 0, missed: 0 };
         recording.line(&format!("warmfront recording 1, {percent} % of all contents\n"))?;
         Ok(recording)
     }
@@ -107,7 +109,11 @@ impl Recording<'_> {
         };
         let (requests, bytes) = (count(self.requests), HumanSize(self.bytes));
         let output = self.arguments.output.display();
-        Ok(format!("{requests} requests, {bytes}, in {output}{missed}\n"))
+        let few = match (self.requests, self.percent < 100.0) {
+            (0, true) => "; nobody asked for contents of this share: a larger --sample finds more",
+            _ => "",
+        };
+        Ok(format!("{requests} requests, {bytes}, in {output}{missed}{few}\n"))
     }
 
     fn failed(&self, error: &io::Error) -> Failure {

@@ -3,10 +3,14 @@ use std::ffi::OsStr;
 use daemon::Paths;
 use daemon::protocol::TxgRow;
 
+use crate::bars::room;
 use crate::commands::target;
 use crate::failure::Result;
 use crate::format::{Form, json, print, seconds};
 use crate::table::Table;
+
+/// Columns that a narrow terminal does without, the first ones first.
+const LEFT_OUT_FIRST: [&str; 4] = ["OPEN", "WRITES", "FILES", "DIRTY"];
 
 /// Lists the last transaction groups of a pool, the open one last.
 pub(crate) fn txgs(paths: &Paths, form: Form, text: Option<&OsStr>) -> Result<()> {
@@ -20,7 +24,8 @@ pub(crate) fn txgs(paths: &Paths, form: Form, text: Option<&OsStr>) -> Result<()
         ">ENDED", "ERROR",
     ]);
     txgs.iter().for_each(|txg| table.row(cells(txg, form)));
-    print(&table.render(form));
+    let room = if form.script { usize::MAX } else { room() };
+    print(&table.render_within(form, room, &LEFT_OUT_FIRST));
     if !form.script && has_gaps(&txgs) {
         print("groups that are not listed had no contents to write\n");
     }

@@ -89,8 +89,7 @@ pub enum TraceError {
     },
     /// The format is not kept to.
     #[error(
-        "{}, {place}: {what}; {usable}; if it is not {format}, name another --format",
-        path.display()
+        "{}, {place}: {what}; {usable}; {}", path.display(), remedy(*format, *place)
     )]
     Malformed {
         /// The file.
@@ -136,6 +135,18 @@ pub enum TraceError {
         /// The format it was read as.
         format: Format,
     },
+}
+
+/// What helps against a fault at a place.
+fn remedy(format: Format, place: Place) -> String {
+    match (format, place) {
+        // Its first line has said what it is.
+        (Format::Recording, Place::Line(line)) if line > 1 => format!(
+            "record anew, or go on with what comes before that: `head -n {}` of it",
+            line - 1
+        ),
+        _ => format!("if it is not {format}, name another --format"),
+    }
 }
 
 impl TraceError {

@@ -102,7 +102,7 @@ impl Input {
                 return Err(self.error(format, Fault::new("the line is too long for a text")));
             }
             if format.ends_lines() && buffer.last() != Some(&b'\n') {
-                let cut = "the last line has no end, so the file is cut short here; take it off";
+                let cut = "the last line has no end, so the file is cut short here";
                 return Err(self.error(format, Fault::new(cut)));
             }
             let line = str::from_utf8(&buffer).map_err(|_| Fault::new("this is no text"));

@@ -22,6 +22,10 @@ const FOREIGN: [(&[u8], &str); 4] = [
 /// The format of a trace, by its first bytes, else by its name. Numbers in a row without any
 /// structure (`u32le` and the like) can be told by a name that ends so.
 pub(super) fn recognise(path: &Path, head: &[u8]) -> Option<Format> {
+    if head.starts_with(recording::HEADING.as_bytes()) {
+        // Also one that is damaged behind, which is told with its place.
+        return Some(Format::Recording);
+    }
     let by_contents = if text(head).is_some() { by_text(head) } else { by_records(head) };
     by_contents.or_else(|| by_name(path))
 }
@@ -58,9 +62,6 @@ fn by_text(head: &[u8]) -> Option<Format> {
     let mut lines =
         whole.lines().map(str::trim).filter(|line| !line.is_empty() && *line != lirs::MARK);
     let first = lines.next()?;
-    if first.starts_with(recording::HEADING) {
-        return Some(Format::Recording);
-    }
     if fio::is_heading(first) {
         return Some(Format::FioIolog);
     }

@@ -173,6 +173,12 @@ fn recordings_are_ranges_of_files() {
     let cut = &text.as_bytes()[..text.len() - 3];
     let usable = "2 requests before that are usable, for 3 blocks;";
     fails(cut, Format::Recording, &["line 4", "no end", "cut short", usable]);
+    // The first line says what it is, whatever comes behind it.
+    for damage in [&b"\0\0\0"[..], &[0xff, 0xfe]] {
+        let damaged = [text.as_bytes(), damage, &b"\n"[..]].concat();
+        let error = read_as("x.trace", &damaged, None).expect_err("it is damaged").to_string();
+        assert!(error.contains("line 5") && error.contains("head -n 4"), "{error}");
+    }
     // Where it is written down, nothing is asked for and time goes on.
     fails(after("9 r 00ab 1 0\n").as_bytes(), Format::Recording, &["line 5", "0 bytes"]);
     let back = after("9 r 00ab 0 1\n8 r 00ab 0 1\n");

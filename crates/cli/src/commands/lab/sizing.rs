@@ -278,7 +278,12 @@ fn advice(found: &Sizing, best: Option<&Choice>, wish: &Wish) -> String {
         let quickest = quickest.map_or(String::new(), |ms| {
             format!("; the quickest of all takes {}", crate::format::seconds(ms / 1e3))
         });
-        return format!("No choice fulfils the wish{quickest}.\n");
+        let cheapest = found.choices.iter().filter(|choice| choice.response_ms.is_some());
+        let cheapest = cheapest.map(|choice| choice.price).min_by(f64::total_cmp);
+        let cheapest = cheapest.map_or(String::new(), |price| {
+            format!("; the cheapest that keeps up costs {price:.2}")
+        });
+        return format!("No choice fulfils the wish{cheapest}{quickest}.\n");
     };
     let why = match (wish.response_ms, wish.budget) {
         (Some(_), _) => "the cheapest that responds in time",
