@@ -61,6 +61,15 @@ fn a_refused_mount_gives_up_no_log() {
             assert!(said.stderr.contains(" holds "), "after {words:?}: {}", said.stderr);
         }
     }
+    // What tells others of the daemon cannot be written.
+    let runtime = place.warmfront.runtime_directory();
+    for name in ["slow.json", "slow.sock"] {
+        fs::create_dir_all(runtime.join(name).join("full")).expect("made");
+        let words = ["--discard-log", "--log", &new];
+        try_mount(&place, "slow", &words).fails_with(1, &["runtime directory"]);
+        fs::remove_dir_all(runtime.join(name)).expect("it was made");
+        assert!(!place.join("new").exists());
+    }
     is_brought(&place);
 }
 

@@ -17,6 +17,7 @@ use crate::protocol::{
     Setting, Statistics, Status, TxgRow, Undone, Why,
 };
 use crate::socket::connect;
+use crate::stuck::end_connection_of;
 
 /// Between two looks at what the origin does not have yet.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
@@ -53,6 +54,16 @@ impl Client {
     pub(crate) fn is_alive(&self) -> bool {
         // The kernel keeps the socket of a daemon that was killed open for a moment.
         connect(&self.paths.socket(&self.descriptor.pool)).is_ok() && !is_dying(self.descriptor.pid)
+    }
+
+    /// Whether somebody listens. The mount of a daemon that was killed and cannot end is broken
+    /// off.
+    pub(crate) fn is_alive_or_ends(&self) -> bool {
+        let is_alive = self.is_alive();
+        if !is_alive {
+            end_connection_of(&self.paths, &self.descriptor);
+        }
+        is_alive
     }
 
     /// Whether the pool was unmounted, when its daemon answers no more. Waits for one that is just

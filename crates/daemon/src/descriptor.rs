@@ -4,6 +4,7 @@ use std::io;
 use crate::error::ControlError;
 use crate::paths::{Paths, replace_file};
 use crate::protocol::Descriptor;
+use crate::socket::listen;
 
 /// The files that say that a daemon is there: its descriptor and its socket. Removed when dropped.
 #[derive(Debug)]
@@ -13,6 +14,14 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
+    /// Sees whether the files can be made. Whoever calls this holds the pool's lock.
+    pub fn check(paths: &Paths, pool: &str) -> io::Result<()> {
+        replace_file(&paths.descriptor(pool), b"", 0o600)?;
+        drop(listen(&paths.socket(pool))?);
+        clear(paths, pool);
+        Ok(())
+    }
+
     /// Writes the descriptor. Whoever calls this holds the pool's lock.
     pub fn new(paths: &Paths, descriptor: &Descriptor) -> io::Result<Announced> {
         let announced = Announced { paths: paths.clone(), pool: descriptor.pool.clone() };

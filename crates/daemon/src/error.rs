@@ -49,6 +49,18 @@ pub enum ControlError {
         /// Who.
         pid: u32,
     },
+    /// Its daemon was killed, and cannot end.
+    #[error(
+        "pool `{pool}` is not served: its daemon, process {pid}, was killed but cannot end, as it \
+         waits for a device or an origin that does not answer; look after the disks of its log, \
+         caches and origin (`fsfreeze -u` if one was frozen), and mount it again"
+    )]
+    Dying {
+        /// The pool.
+        pool: String,
+        /// Who.
+        pid: u32,
+    },
     /// Its mount is out of sight.
     #[error(
         "pool `{pool}` is not mounted at {} any more: it was detached, and its daemon, process \

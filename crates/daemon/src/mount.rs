@@ -252,6 +252,8 @@ impl Prepared {
             Shelf::new(known_as, tops, &self.caches, self.strict_caches, most_bytes)?;
         // Whatever else can refuse the mount has its say before a log is touched.
         fuse::check(&mount_options)?;
+        Announced::check(&self.paths, &self.pool)
+            .map_err(system("write to the runtime directory"))?;
         self.check_caches()?;
         let used = self.intent_log.device.as_ref().filter(|_| !self.read_only);
         let mut new_log = NewLog::of(used);
@@ -287,7 +289,7 @@ impl Prepared {
         let mountpoint = self.places.mountpoint.clone();
         let mount = fuse::mount(&mountpoint, &mount_options)?;
         // From here on whatever fails takes the mount away again.
-        let attached = Attached(mountpoint.clone());
+        let mut attached = Attached { mountpoint: mountpoint.clone(), is_served: false };
         let device = device_of(&mountpoint).map_err(system("find the new mount"))?;
         let descriptor = Descriptor {
             pool: self.pool.clone(),
@@ -324,6 +326,7 @@ impl Prepared {
         let groups = fuse::PassingGroups::new(&self.no_promote_cgroups, clock)?;
         let door = fuse::Door::new(pool.clone()).with_passing(groups);
         let session = Arc::new(fuse::Session::start(mount, door, fuse::Crewing::default())?);
+        attached.is_served = true;
         let invalidation = fuse::KernelInvalidation::new(session.notifier(), &pool)
             .map_err(system("start a thread"))?;
         pool.set_invalidation(Arc::new(invalidation));
@@ -539,16 +542,20 @@ fn watch(mut signals: Signals, service: Arc<Service>) -> io::Result<Handle> {
 
 /// A mount that was made, to be taken away when this is dropped if it is still there.
 #[derive(Debug)]
-struct Attached(PathBuf);
+struct Attached {
+    mountpoint: PathBuf,
+    /// Calls on it are answered, or fail once the session has ended. Before that they wait.
+    is_served: bool,
+}
 
 impl Drop for Attached {
     fn drop(&mut self) {
         // A session can end while its mount stays, dead: when it is aborted in /sys/fs/fuse.
         let mounts = mounts().unwrap_or_default();
-        let is_ours = mounted_at(&mounts, &self.0).is_some_and(|mount| mount.is_warmfront());
-        if is_ours
-            && fuse::is_disconnected(&self.0)
-            && let Err(error) = fuse::unmount(&self.0, true)
+        let found = mounted_at(&mounts, &self.mountpoint);
+        if found.is_some_and(|mount| mount.is_warmfront())
+            && (!self.is_served || fuse::is_disconnected(&self.mountpoint))
+            && let Err(error) = fuse::unmount(&self.mountpoint, true)
         {
             tracing::error!("{error}");
         }

@@ -60,7 +60,7 @@ pub fn list_pools(paths: &Paths) -> Result<Pools, ControlError> {
         }
     }
     for found in descriptor::load_all(paths)? {
-        if !Client::new(paths, found.clone()).is_alive() {
+        if !Client::new(paths, found.clone()).is_alive_or_ends() {
             continue;
         }
         let row = match rows.iter_mut().find(|row| row.name == found.pool) {

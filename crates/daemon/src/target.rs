@@ -9,6 +9,7 @@ use crate::lock::{Owner, PoolLock};
 use crate::mountinfo::{MountEntry, mount_of, mounts};
 use crate::paths::Paths;
 use crate::pool_file::PoolFile;
+use crate::process::is_dying;
 use crate::protocol::{Change, Changed, DatasetRow, PropertyRow};
 use crate::stuck::end_connection;
 
@@ -73,7 +74,7 @@ impl Target {
     pub fn only(paths: &Paths) -> Result<Target, ControlError> {
         let alive = |descriptor| {
             let client = Client::new(paths, descriptor);
-            client.is_alive().then_some(client)
+            client.is_alive_or_ends().then_some(client)
         };
         let mut clients: Vec<Client> =
             descriptor::load_all(paths)?.into_iter().filter_map(alive).collect();
@@ -224,7 +225,7 @@ pub fn create_dataset(
 fn reach(paths: &Paths, pool: &str) -> Result<Reach, ControlError> {
     let client = descriptor::load(paths, pool).map(|found| Client::new(paths, found));
     match client {
-        Some(client) if client.is_alive() => Ok(Reach::Mounted(Box::new(client))),
+        Some(client) if client.is_alive_or_ends() => Ok(Reach::Mounted(Box::new(client))),
         _ if paths.settings(pool).exists() => Ok(Reach::Stored),
         Some(client) => {
             Err(ControlError::Dead { mountpoint: client.descriptor().mountpoint.clone() })
@@ -236,8 +237,8 @@ fn reach(paths: &Paths, pool: &str) -> Result<Reach, ControlError> {
 
 /// That somebody is at a pool who does not answer yet.
 fn starting(paths: &Paths, pool: &str) -> Option<ControlError> {
-    let owner = PoolLock::holder(paths, pool)?;
-    Some(ControlError::Starting { pool: owner.pool, pid: owner.pid })
+    let Owner { pid, pool, .. } = PoolLock::holder(paths, pool)?;
+    Some(not_answering(pool, pid))
 }
 
 /// The same of the pool that is to be mounted at a path, or was, where nothing of ours is by now.
@@ -248,7 +249,15 @@ pub(crate) fn starting_at(paths: &Paths, path: &Path) -> Option<ControlError> {
     let served = descriptor::load(paths, &pool).filter(|known| known.pid == pid);
     match served.is_some_and(|known| Client::new(paths, known).is_alive()) {
         true => Some(ControlError::Detached { pool, pid, mountpoint }),
-        false => Some(ControlError::Starting { pool, pid }),
+        false => Some(not_answering(pool, pid)),
+    }
+}
+
+/// Why somebody who holds a pool does not answer.
+fn not_answering(pool: String, pid: u32) -> ControlError {
+    match is_dying(pid) {
+        true => ControlError::Dying { pool, pid },
+        false => ControlError::Starting { pool, pid },
     }
 }
 
