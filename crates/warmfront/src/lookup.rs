@@ -13,7 +13,7 @@ use crate::intent::place;
 use crate::key::{Key, Part};
 use crate::names::NAMES;
 use crate::object::{Object, Place, Tenant};
-use crate::pool::Pool;
+use crate::pool::{KnownSpace, Pool};
 use crate::property::{CacheLevel, Coherence, Properties, SyncMode};
 use crate::reader::Reader;
 use crate::version::{StaleBy, Version, is_trusted, trust};
@@ -22,8 +22,12 @@ use crate::version::{StaleBy, Version, is_trusted, trust};
 const PASS_ON_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// How long the space told by the origin is believed at most, while nothing is changed through the
-/// pool: the origin gives back what removed files held some time after they were removed.
-const SPACE_TRUST_MAX: Duration = Duration::from_secs(1);
+/// pool.
+const SPACE_TRUST_MAX: Duration = Duration::from_secs(60);
+/// The same of what was told within so long after a change: the origin gives back what a removed
+/// file held some time after it was removed.
+const CHANGING_SPACE_TRUST_MAX: Duration = Duration::from_secs(1);
+const SPACE_CHANGES_MAX: Duration = Duration::from_secs(10);
 
 /// An object that a look-up has found. It has one more use, which
 /// [`Pool::forget`] gives back.
@@ -713,15 +717,18 @@ impl Pool {
     /// ```
     pub async fn space(&self) -> Result<SpaceUsage> {
         let root = self.object(self.root())?;
-        let trusted = trust(self.properties(&root).coherence).min(SPACE_TRUST_MAX);
+        let trusted = trust(self.properties(&root).coherence);
         let now = self.now();
-        let kept = *self.space.lock();
-        match kept {
-            Some((asked_at, space)) if now.saturating_sub(asked_at) < trusted => return Ok(space),
-            _ => {}
+        let KnownSpace { changed_at, told } = *self.space.lock();
+        if let Some((asked_at, space)) = told {
+            let may_change = changed_at.is_some_and(|at| asked_at < at + SPACE_CHANGES_MAX);
+            let most = if may_change { CHANGING_SPACE_TRUST_MAX } else { SPACE_TRUST_MAX };
+            if now.saturating_sub(asked_at) < trusted.min(most) {
+                return Ok(space);
+            }
         }
         let space = self.origin.space().await?;
-        *self.space.lock() = Some((now, space));
+        self.space.lock().told = Some((now, space));
         Ok(space)
     }
 

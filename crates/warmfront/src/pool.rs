@@ -133,6 +133,15 @@ pub trait Invalidation: Send + Sync {
     fn forget_later(&self, objects: Vec<Unused>, told: Box<dyn FnOnce() + Send>);
 }
 
+/// What is known of the space at the origin.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KnownSpace {
+    /// When something was done last that may have changed it.
+    pub changed_at: Option<Duration>,
+    /// What the origin has told since, and when it was asked.
+    pub told: Option<(Duration, SpaceUsage)>,
+}
+
 /// An origin behind its share of the ARC, with its datasets.
 ///
 /// All calls of a file system are methods of this, of [`OpenFile`](crate::OpenFile) and of
@@ -215,7 +224,7 @@ pub struct Pool {
     /// Calls of readers to the origin for contents that are under way.
     pub(crate) demand_fetches: AtomicU64,
     /// Space at the origin, and when it was told; `None` after a change.
-    pub(crate) space: Mutex<Option<(Duration, SpaceUsage)>>,
+    pub(crate) space: Mutex<KnownSpace>,
     root: ObjectId,
     /// By the dataset's id.
     tenants: Mutex<BTreeMap<u32, Tenant>>,
@@ -533,8 +542,13 @@ impl Pool {
         if self.read_only {
             return Err(EngineError::ReadOnly);
         }
-        *self.space.lock() = None;
+        self.space_changed();
         Ok(())
+    }
+
+    /// The space that is free at the origin is asked for again.
+    pub(crate) fn space_changed(&self) {
+        *self.space.lock() = KnownSpace { changed_at: Some(self.now()), told: None };
     }
 
     /// The object, which must be in use.
@@ -663,12 +677,17 @@ impl Pool {
             }
         };
         let Some(object) = self.objects.release(id, count, keep) else { return };
-        if object.is_gone_for_good() {
+        let is_gone = object.is_gone_for_good();
+        if is_gone {
             self.drop_generation(id, &object.version());
         }
         let bytes = object.charged_bytes;
         self.objects.recycle(object);
         self.origin.forget(id, 1);
+        if is_gone {
+            // The origin may have held it until now.
+            self.space_changed();
+        }
         if self.memory.forget(bytes) {
             let memory = self.memory.clone();
             self.spawn.spawn(Box::pin(async move { memory.trim() }));

@@ -438,6 +438,7 @@ impl Pool {
             Ok(refused) => refused.first().map(|(_, error)| error.clone()),
             Err(error) => Some(error.clone()),
         };
+        self.space_changed();
         let mut failing = self.write_back.failing.lock();
         let pool = self.name();
         match (&why, &*failing) {
